@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// Types that cross module boundaries in the core: the parsed header of a frame, what the
+// tracker learned of it, the verdict of the matcher, and the 32-byte record of a packet.
+// One place, so that every module and the host agree (docs/formats.md has the bytes).
+//
+// Byte order: a record's bit 0 is bit 0 of its byte 0, and its fields are little endian.
+// Numbers taken from packets (addresses, sequence numbers) are held as integers.
+package mw_pkg;
+
+  // Sizes that the formats fix.
+  localparam int unsigned ConnW = 16;  // connection number in records; all ones: none
+  localparam int unsigned SlotW = 24;  // event slot in records; all ones: none
+  localparam int unsigned UnitW = 256;  // a record, and the grain of a block: 32 bytes
+  localparam logic [ConnW-1:0] ConnNone = '1;
+  localparam logic [SlotW-1:0] SlotNone = '1;
+
+  // A frame without FCS, in bytes. Longer ones are cut here and marked as truncated;
+  // shorter ones are padded to MinFrame at egress.
+  localparam int unsigned MaxFrame = 10240;
+  localparam int unsigned MinFrame = 60;
+
+  typedef enum logic [3:0] {
+    KindAny         = 4'd0,
+    KindData        = 4'd1,
+    KindAck         = 4'd2,
+    KindNak         = 4'd3,
+    KindCnp         = 4'd4,
+    KindReadRequest = 4'd5,
+    KindSyn         = 4'd6,
+    KindFin         = 4'd7,
+    KindRst         = 4'd8,
+    KindOther       = 4'd15  // no kind: the packet is not of a tracked transport
+  } kind_e;
+  localparam int unsigned Kinds = 9;  // KindAny .. KindRst, the ones that have a position
+
+  typedef enum logic [1:0] {
+    ProtoOther = 2'd0,  // not IP, or IP of another protocol, or malformed
+    ProtoTcp   = 2'd1,
+    ProtoRoce  = 2'd2,
+    ProtoUdp   = 2'd3   // UDP that is not RoCEv2
+  } proto_e;
+
+  // What the parser read from a frame. Exactly one a frame, in the frames' order.
+  typedef struct packed {
+    logic [63:0]  stamp;         // ns, first beat at ingress
+    logic [31:0]  packet_id;     // counts frames of this lane's ingress from 0
+    logic         lane;          // 0: A to B, 1: B to A
+    proto_e       proto;
+    logic         malformed;     // a header lies or is cut; the frame passes, untracked
+    logic         is_ip;         // l3_offset holds and the ECN field may be edited
+    logic         is_ip6;
+    logic [7:0]   l3_offset;     // bytes from the start of the frame
+    logic [7:0]   l4_offset;
+    logic [7:0]   payload_offset;  // first byte after the TCP options, BTH and its extensions
+    logic [15:0]  payload_len;   // bytes of TCP payload; RoCE: payload and pad without ICRC
+    logic [127:0] src;           // IPv4 in the low 32 bits
+    logic [127:0] dst;
+    logic [15:0]  sport;
+    logic [15:0]  dport;
+    logic [23:0]  qpn;           // RoCE destination QP, else 0
+    logic [31:0]  f0;            // TCP sequence number | RoCE {opcode[7:0], psn[23:0]}
+    logic [31:0]  f1;            // TCP acknowledgement | RoCE AETH {syndrome, msn} or 0
+    logic [15:0]  f2;            // TCP window | RoCE {BTH byte 1, BTH byte 4 [7:6], AckReq, 5'b0}
+    logic [7:0]   flags;         // TCP flags byte (CWR .. FIN) | 0
+  } header_t;
+
+  // Where a packet stands in its connection.
+  typedef struct packed {
+    logic [ConnW-1:0] conn;      // ConnNone: not tracked
+    kind_e            kind;      // primary kind, for the record
+    logic [Kinds-1:0] kinds;     // every kind that the packet is of, by kind_e; bit 0 always
+    // Position of each kind of `kinds`. n-th packet from 1 for all but data and
+    // read-request. Data of TCP: number of the segment of new data, from 1, valid when
+    // is_new. Data and read-request of RoCE: extended PSN relative to the first, from 0.
+    logic [31:0]      pos_any;
+    logic [31:0]      pos_kind;  // of the primary kind
+    logic [31:0]      pos_fin;   // of fin, when a data segment carries FIN as well
+    logic             is_new;    // brings data or PSN above the highest seen
+    logic             below;     // begins below the highest seen
+    logic [47:0]      rel;       // TCP data: relative byte of its first byte, from 0
+  } track_t;
+
+  // An action program: what happens to a packet that an event hits. 128 bits in the table.
+  typedef struct packed {
+    logic [61:0] reserved;
+    logic [7:0]  corrupt_mask;    // XORed into one byte
+    logic [11:0] corrupt_offset;  // byte, counted from corrupt_base
+    logic [1:0]  corrupt_base;    // 0 frame, 1 IP header, 2 transport header, 3 payload
+    logic [39:0] delay_ns;        // 0: none
+    logic        delay;
+    logic        corrupt;
+    logic        ecn;             // set CE, mend the IPv4 header checksum
+    logic        drop;
+  } action_t;  // 128
+
+  // bits of record_t.action: what was really done
+  typedef struct packed {
+    logic [3:0] reserved;
+    logic       delay;
+    logic       corrupt;
+    logic       ecn;
+    logic       drop;
+  } done_t;  // 8
+
+  // The record of a packet: 32 bytes, docs/formats.md. Most significant field first here,
+  // so byte 0 is the last one.
+  typedef struct packed {
+    done_t            done;         // byte 31
+    logic [SlotW-1:0] slot;         // 28  event slot, SlotNone when no event hit
+    logic [7:0]       iteration;    // 27  of the position that the slot names; saturates; 0 no slot
+    logic [7:0]       tcp_flags;    // 26
+    logic [15:0]      f2;           // 24
+    logic [31:0]      f1;           // 20
+    logic [31:0]      f0;           // 16
+    logic [15:0]      payload_len;  // 14
+    logic [15:0]      conn;         // 12
+    logic [31:0]      packet_id;    // 8
+    logic [15:0]      length;       // 6   bytes of the frame without FCS
+    logic             unmatched;    // byte 5 bit 7: matcher overloaded, events not looked up
+    logic             multi;        //        bit 6: more than one slot hit; the first is shown
+    logic             truncated;    //        bit 5: longer than MaxFrame, cut
+    logic             malformed;    //        bit 4
+    logic             snapshot;     //        bit 3: min(length, snapshot length) bytes follow
+    logic             is_ip6;       //        bit 2
+    logic             error;        //        bit 1: FCS or other error at the MAC
+    logic             below;        //        bit 0: begins below the highest position seen
+    kind_e            kind;         // byte 4 bits 7:4
+    proto_e           proto;        //        bits 3:2
+    logic             tap;          //        bit 1: 0 ingress, 1 egress
+    logic             lane;         //        bit 0
+    logic [31:0]      time_lo;      // byte 0: ns, low 32 bits
+  } record_t;  // 256
+
+  // What the matcher decides, for the frame path and the ingress tap. One a frame, in the
+  // frames' order.
+  typedef struct packed {
+    logic [63:0] stamp;
+    action_t     action;
+    logic        touched;         // leaves a second record, from egress
+    logic        is_ip;
+    logic        is_ip6;
+    logic [7:0]  l3_offset;
+    logic [7:0]  l4_offset;
+    logic [7:0]  payload_offset;
+    record_t     rec;             // time, length, error, truncated, snapshot, tap still open
+  } verdict_t;
+
+  // Table bus: the host's window into the tables (registers TBL_*). A request is held
+  // until ack; rdata is valid with ack. Every table answers only its own number.
+  localparam int unsigned TblW = 512;
+  typedef enum logic [3:0] {
+    TblExact    = 4'd0,  // exact match, per lane; index {way, row}
+    TblPage     = 4'd1,  // TCP byte positions, per lane; index {way, row}
+    TblSlot     = 4'd2,  // clauses of a slot, per lane
+    TblState    = 4'd3,  // iteration and fired count of a slot, per lane
+    TblAction   = 4'd4,  // action programs, both lanes
+    TblSelector = 4'd5,  // which connections are admitted
+    TblConn     = 4'd6,  // what each connection is: read only
+    TblFlow     = 4'd7   // flow keys to connection numbers; index {way, row}
+  } table_e;
+  typedef struct packed {
+    logic            valid;
+    logic            write;
+    table_e          tbl;
+    logic            lane;
+    logic [23:0]     index;
+    logic [TblW-1:0] wdata;
+  } tbl_req_t;
+
+  // A slot: up to four disjoint ranges of iterations, each with an action program.
+  typedef struct packed {
+    logic [14:0] reserved;
+    logic        valid;
+    logic [7:0]  first;   // iteration, from 1
+    logic [7:0]  last;    // 255: without end
+  } clause_range_t;  // 32
+  typedef struct packed {
+    logic [15:0]   action;  // index into the action table
+    clause_range_t range;
+  } clause_t;  // 48
+  localparam int unsigned Clauses = 4;
+  typedef struct packed {
+    clause_t [Clauses-1:0] clause;
+  } slot_t;  // 192
+
+  // TblState: 80 bits
+  typedef struct packed {
+    logic [31:0] last_packet_id;  // packet that fired last
+    logic [23:0] fired;           // times that a clause was carried out; saturates
+    logic [23:0] seen;            // times that the position was seen; saturates
+  } slot_state_t;
+
+  // Flow key: what names a connection. TCP: both directions give the same key, the endpoint
+  // with the lower {address, port} first. RoCE: one direction, {destination, source, QP}.
+  typedef struct packed {
+    proto_e       proto;
+    logic         is_ip6;
+    logic [127:0] lo_addr;  // RoCE: source
+    logic [127:0] hi_addr;  // RoCE: destination
+    logic [15:0]  lo_port;  // RoCE: 0
+    logic [23:0]  hi_port;  // RoCE: destination QP
+  } flow_key_t;  // 299
+  localparam int unsigned FlowKeyW = $bits(flow_key_t);
+
+  // TblSelector row: `mask` bits that are set must be equal in `value`. The enable bit is
+  // value.enable. Compared with the packet that would open the connection.
+  typedef struct packed {
+    logic         enable;
+    logic         lane;
+    proto_e       proto;
+    logic         is_ip6;
+    logic [127:0] src;
+    logic [127:0] dst;
+    logic [15:0]  sport;
+    logic [23:0]  dport;  // TCP destination port | RoCE destination QP
+  } select_t;
+  // index {selector, part}: part 0 the value, part 1 the mask, each in the low bits of a row.
+
+  // TblConn row, 512 bits at most.
+  typedef struct packed {
+    flow_key_t   key;
+    logic        opener_lane;      // lane of the packet that opened the connection
+    logic [1:0]  base_valid;       // per lane
+    logic [1:0][31:0] base;        // per lane: TCP ISN + 1 | RoCE first PSN
+    logic        valid;
+  } conn_info_t;
+
+  // Hash of way `way`: bit j of the index is the parity of key & mask(way, j). The masks
+  // come from xorshift64* seeded by way and j, 64 bits at a time from the low end
+  // (Marsaglia 2003, Vigna 2016); host-driver/ computes the same.
+  function automatic logic [63:0] mask_word(input int unsigned way, input int unsigned j,
+                                            input int unsigned word);
+    logic [63:0] x;
+    x = 64'h9E37_79B9_7F4A_7C15 ^ (64'(way) << 48) ^ (64'(j) << 32) ^ 64'(word);
+    for (int unsigned i = 0; i < 4; i++) begin
+      x = x ^ (x >> 12);
+      x = x ^ (x << 25);
+      x = x ^ (x >> 27);
+      x = x * 64'h2545_F491_4F6C_DD1D;
+    end
+    return x;
+  endfunction
+
+endpackage

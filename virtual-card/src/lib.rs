@@ -1,0 +1,2 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The card's RTL under Verilator, as a PCI device over vfio-user.
