@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+#
+# make demo   installs the pinned tools into .tools/venv, builds, and runs a plan
+# make test   all checks and tests
+# make bench  measures and prints; slow figures never run in the tests
+# make regs   regenerates what comes from the register map
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+
+VENV := .tools/venv
+PY := $(VENV)/bin/python
+MIDWIRE := target/release/midwire
+CARGO := cargo
+CARGO_FLAGS := --release --locked
+
+.PHONY: demo test bench build tools regs lint test-rtl test-rust format clean need
+
+demo: build
+	$(MIDWIRE) run plans/tcp-retransmit.yaml
+
+build: tools
+	$(CARGO) build $(CARGO_FLAGS) --bin midwire
+
+need:
+	@for t in python3 g++ $(CARGO); do command -v $$t >/dev/null || { \
+	  echo "midwire needs $$t; on Debian: apt install python3-venv g++, and Rust from https://rustup.rs" >&2; exit 1; }; done
+
+tools: $(VENV)/requirements.txt
+$(VENV)/requirements.txt: tools/requirements.txt | need
+	python3 -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -r $<
+	cp $< $@
+
+regs: tools
+	$(PY) tools/regs.py
+
+lint: tools
+	$(PY) tools/regs.py --check
+	$(PY) tools/rtl_lint.py
+	$(PY) tools/spdx.py
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(CARGO_FLAGS) --workspace --all-targets -- -D warnings
+
+test-rtl: tools
+	$(PY) tools/rtl_test.py
+
+test-rust: tools
+	$(CARGO) test $(CARGO_FLAGS) --workspace
+
+test: lint test-rtl test-rust
+
+bench: build
+	$(CARGO) run $(CARGO_FLAGS) -p midwire-hw-tests --bin bench
+
+format: tools
+	$(PY) tools/rtl_lint.py --format
+	$(CARGO) fmt --all
+
+clean:
+	rm -rf target .tools runs
