@@ -59,7 +59,7 @@ def regblock():
     with tempfile.TemporaryDirectory() as out:
         subprocess.run(
             [VENV / "bin/peakrdl", "regblock", RDL, "-o", out, "--cpuif", "axi4-lite-flat", "--module-name", "mw_regs",
-             "--package-name", "mw_regs_pkg", "--default-reset", "rst"],
+             "--package-name", "mw_regs_pkg", "--default-reset", "rst", "--addr-width", "12"],
             check=True,
         )
         for name in ("mw_regs.sv", "mw_regs_pkg.sv"):

@@ -10,7 +10,7 @@ module mw_regs (
 
         output logic s_axil_awready,
         input wire s_axil_awvalid,
-        input wire [9:0] s_axil_awaddr,
+        input wire [11:0] s_axil_awaddr,
         input wire [2:0] s_axil_awprot,
         output logic s_axil_wready,
         input wire s_axil_wvalid,
@@ -21,7 +21,7 @@ module mw_regs (
         output logic [1:0] s_axil_bresp,
         output logic s_axil_arready,
         input wire s_axil_arvalid,
-        input wire [9:0] s_axil_araddr,
+        input wire [11:0] s_axil_araddr,
         input wire [2:0] s_axil_arprot,
         input wire s_axil_rready,
         output logic s_axil_rvalid,
@@ -37,7 +37,7 @@ module mw_regs (
     //--------------------------------------------------------------------------
     logic cpuif_req;
     logic cpuif_req_is_wr;
-    logic [9:0] cpuif_addr;
+    logic [11:0] cpuif_addr;
     logic [31:0] cpuif_wr_data;
     logic [31:0] cpuif_wr_biten;
     logic cpuif_req_stall_wr;
@@ -54,10 +54,10 @@ module mw_regs (
     logic [1:0] axil_n_in_flight;
     logic axil_prev_was_rd;
     logic axil_arvalid;
-    logic [9:0] axil_araddr;
+    logic [11:0] axil_araddr;
     logic axil_ar_accept;
     logic axil_awvalid;
-    logic [9:0] axil_awaddr;
+    logic [11:0] axil_awaddr;
     logic axil_wvalid;
     logic [31:0] axil_wdata;
     logic [3:0] axil_wstrb;
@@ -135,17 +135,17 @@ module mw_regs (
             if(axil_arvalid && !axil_prev_was_rd) begin
                 cpuif_req = '1;
                 cpuif_req_is_wr = '0;
-                cpuif_addr = {axil_araddr[9:2], 2'b0};
+                cpuif_addr = {axil_araddr[11:2], 2'b0};
                 if(!cpuif_req_stall_rd) axil_ar_accept = '1;
             end else if(axil_awvalid && axil_wvalid) begin
                 cpuif_req = '1;
                 cpuif_req_is_wr = '1;
-                cpuif_addr = {axil_awaddr[9:2], 2'b0};
+                cpuif_addr = {axil_awaddr[11:2], 2'b0};
                 if(!cpuif_req_stall_wr) axil_aw_accept = '1;
             end else if(axil_arvalid) begin
                 cpuif_req = '1;
                 cpuif_req_is_wr = '0;
-                cpuif_addr = {axil_araddr[9:2], 2'b0};
+                cpuif_addr = {axil_araddr[11:2], 2'b0};
                 if(!cpuif_req_stall_rd) axil_ar_accept = '1;
             end
         end
@@ -291,7 +291,7 @@ module mw_regs (
     } decoded_reg_strb_t;
     decoded_reg_strb_t decoded_reg_strb;
     logic decoded_err;
-    logic [9:0] decoded_addr;
+    logic [11:0] decoded_addr;
     logic decoded_req;
     logic decoded_req_is_wr;
     logic [31:0] decoded_wr_data;
@@ -302,91 +302,91 @@ module mw_regs (
         automatic logic is_valid_rw;
         is_valid_addr = '1; // No valid address check
         is_valid_rw = '1; // No valid RW check
-        decoded_reg_strb.id = cpuif_req_masked & (cpuif_addr == 10'h0) & !cpuif_req_is_wr;
-        decoded_reg_strb.version = cpuif_req_masked & (cpuif_addr == 10'h4) & !cpuif_req_is_wr;
-        decoded_reg_strb.map_hash = cpuif_req_masked & (cpuif_addr == 10'h8) & !cpuif_req_is_wr;
-        decoded_reg_strb.data_width = cpuif_req_masked & (cpuif_addr == 10'hc) & !cpuif_req_is_wr;
-        decoded_reg_strb.clock_ps = cpuif_req_masked & (cpuif_addr == 10'h10) & !cpuif_req_is_wr;
-        decoded_reg_strb.conns_log2 = cpuif_req_masked & (cpuif_addr == 10'h14) & !cpuif_req_is_wr;
-        decoded_reg_strb.flow_rows_log2 = cpuif_req_masked & (cpuif_addr == 10'h18) & !cpuif_req_is_wr;
-        decoded_reg_strb.slots_log2 = cpuif_req_masked & (cpuif_addr == 10'h1c) & !cpuif_req_is_wr;
-        decoded_reg_strb.exact_rows_log2 = cpuif_req_masked & (cpuif_addr == 10'h20) & !cpuif_req_is_wr;
-        decoded_reg_strb.page_rows_log2 = cpuif_req_masked & (cpuif_addr == 10'h24) & !cpuif_req_is_wr;
-        decoded_reg_strb.ways = cpuif_req_masked & (cpuif_addr == 10'h28) & !cpuif_req_is_wr;
-        decoded_reg_strb.selectors = cpuif_req_masked & (cpuif_addr == 10'h2c) & !cpuif_req_is_wr;
-        decoded_reg_strb.actions = cpuif_req_masked & (cpuif_addr == 10'h30) & !cpuif_req_is_wr;
-        decoded_reg_strb.delay_slots = cpuif_req_masked & (cpuif_addr == 10'h34) & !cpuif_req_is_wr;
-        decoded_reg_strb.max_frame = cpuif_req_masked & (cpuif_addr == 10'h38) & !cpuif_req_is_wr;
-        decoded_reg_strb.control = cpuif_req_masked & (cpuif_addr == 10'h80);
-        decoded_reg_strb.status = cpuif_req_masked & (cpuif_addr == 10'h84) & !cpuif_req_is_wr;
-        decoded_reg_strb.irq_enable = cpuif_req_masked & (cpuif_addr == 10'h88);
-        decoded_reg_strb.now[0] = cpuif_req_masked & (cpuif_addr == 10'h90) & !cpuif_req_is_wr;
-        decoded_reg_strb.now[1] = cpuif_req_masked & (cpuif_addr == 10'h94) & !cpuif_req_is_wr;
-        decoded_reg_strb.ring_base_lo = cpuif_req_masked & (cpuif_addr == 10'ha0);
-        decoded_reg_strb.ring_base_hi = cpuif_req_masked & (cpuif_addr == 10'ha4);
-        decoded_reg_strb.ring_blocks_log2 = cpuif_req_masked & (cpuif_addr == 10'ha8);
-        decoded_reg_strb.block_log2 = cpuif_req_masked & (cpuif_addr == 10'hac);
-        decoded_reg_strb.ring_consumed = cpuif_req_masked & (cpuif_addr == 10'hb0);
-        decoded_reg_strb.ring_produced = cpuif_req_masked & (cpuif_addr == 10'hb4) & !cpuif_req_is_wr;
-        decoded_reg_strb.snapshot_bytes = cpuif_req_masked & (cpuif_addr == 10'hb8);
-        decoded_reg_strb.flush_ns = cpuif_req_masked & (cpuif_addr == 10'hbc);
-        decoded_reg_strb.kinds_ab = cpuif_req_masked & (cpuif_addr == 10'hd0);
-        decoded_reg_strb.kinds_ba = cpuif_req_masked & (cpuif_addr == 10'hd4);
-        decoded_reg_strb.connections = cpuif_req_masked & (cpuif_addr == 10'hd8) & !cpuif_req_is_wr;
-        decoded_reg_strb.connections_lost = cpuif_req_masked & (cpuif_addr == 10'hdc) & !cpuif_req_is_wr;
-        decoded_reg_strb.table_address = cpuif_req_masked & (cpuif_addr == 10'hf0);
-        decoded_reg_strb.table_command = cpuif_req_masked & (cpuif_addr == 10'hf4);
+        decoded_reg_strb.id = cpuif_req_masked & (cpuif_addr == 12'h0) & !cpuif_req_is_wr;
+        decoded_reg_strb.version = cpuif_req_masked & (cpuif_addr == 12'h4) & !cpuif_req_is_wr;
+        decoded_reg_strb.map_hash = cpuif_req_masked & (cpuif_addr == 12'h8) & !cpuif_req_is_wr;
+        decoded_reg_strb.data_width = cpuif_req_masked & (cpuif_addr == 12'hc) & !cpuif_req_is_wr;
+        decoded_reg_strb.clock_ps = cpuif_req_masked & (cpuif_addr == 12'h10) & !cpuif_req_is_wr;
+        decoded_reg_strb.conns_log2 = cpuif_req_masked & (cpuif_addr == 12'h14) & !cpuif_req_is_wr;
+        decoded_reg_strb.flow_rows_log2 = cpuif_req_masked & (cpuif_addr == 12'h18) & !cpuif_req_is_wr;
+        decoded_reg_strb.slots_log2 = cpuif_req_masked & (cpuif_addr == 12'h1c) & !cpuif_req_is_wr;
+        decoded_reg_strb.exact_rows_log2 = cpuif_req_masked & (cpuif_addr == 12'h20) & !cpuif_req_is_wr;
+        decoded_reg_strb.page_rows_log2 = cpuif_req_masked & (cpuif_addr == 12'h24) & !cpuif_req_is_wr;
+        decoded_reg_strb.ways = cpuif_req_masked & (cpuif_addr == 12'h28) & !cpuif_req_is_wr;
+        decoded_reg_strb.selectors = cpuif_req_masked & (cpuif_addr == 12'h2c) & !cpuif_req_is_wr;
+        decoded_reg_strb.actions = cpuif_req_masked & (cpuif_addr == 12'h30) & !cpuif_req_is_wr;
+        decoded_reg_strb.delay_slots = cpuif_req_masked & (cpuif_addr == 12'h34) & !cpuif_req_is_wr;
+        decoded_reg_strb.max_frame = cpuif_req_masked & (cpuif_addr == 12'h38) & !cpuif_req_is_wr;
+        decoded_reg_strb.control = cpuif_req_masked & (cpuif_addr == 12'h80);
+        decoded_reg_strb.status = cpuif_req_masked & (cpuif_addr == 12'h84) & !cpuif_req_is_wr;
+        decoded_reg_strb.irq_enable = cpuif_req_masked & (cpuif_addr == 12'h88);
+        decoded_reg_strb.now[0] = cpuif_req_masked & (cpuif_addr == 12'h90) & !cpuif_req_is_wr;
+        decoded_reg_strb.now[1] = cpuif_req_masked & (cpuif_addr == 12'h94) & !cpuif_req_is_wr;
+        decoded_reg_strb.ring_base_lo = cpuif_req_masked & (cpuif_addr == 12'ha0);
+        decoded_reg_strb.ring_base_hi = cpuif_req_masked & (cpuif_addr == 12'ha4);
+        decoded_reg_strb.ring_blocks_log2 = cpuif_req_masked & (cpuif_addr == 12'ha8);
+        decoded_reg_strb.block_log2 = cpuif_req_masked & (cpuif_addr == 12'hac);
+        decoded_reg_strb.ring_consumed = cpuif_req_masked & (cpuif_addr == 12'hb0);
+        decoded_reg_strb.ring_produced = cpuif_req_masked & (cpuif_addr == 12'hb4) & !cpuif_req_is_wr;
+        decoded_reg_strb.snapshot_bytes = cpuif_req_masked & (cpuif_addr == 12'hb8);
+        decoded_reg_strb.flush_ns = cpuif_req_masked & (cpuif_addr == 12'hbc);
+        decoded_reg_strb.kinds_ab = cpuif_req_masked & (cpuif_addr == 12'hd0);
+        decoded_reg_strb.kinds_ba = cpuif_req_masked & (cpuif_addr == 12'hd4);
+        decoded_reg_strb.connections = cpuif_req_masked & (cpuif_addr == 12'hd8) & !cpuif_req_is_wr;
+        decoded_reg_strb.connections_lost = cpuif_req_masked & (cpuif_addr == 12'hdc) & !cpuif_req_is_wr;
+        decoded_reg_strb.table_address = cpuif_req_masked & (cpuif_addr == 12'hf0);
+        decoded_reg_strb.table_command = cpuif_req_masked & (cpuif_addr == 12'hf4);
         for(int i0=0; i0<16; i0++) begin
-            decoded_reg_strb.table_write[i0] = cpuif_req_masked & (cpuif_addr == 10'h100 + (10)'(i0) * 10'h4);
+            decoded_reg_strb.table_write[i0] = cpuif_req_masked & (cpuif_addr == 12'h100 + (12)'(i0) * 12'h4);
         end
         for(int i0=0; i0<16; i0++) begin
-            decoded_reg_strb.table_read[i0] = cpuif_req_masked & (cpuif_addr == 10'h140 + (10)'(i0) * 10'h4) & !cpuif_req_is_wr;
+            decoded_reg_strb.table_read[i0] = cpuif_req_masked & (cpuif_addr == 12'h140 + (12)'(i0) * 12'h4) & !cpuif_req_is_wr;
         end
         for(int i0=0; i0<2; i0++) begin
-            decoded_reg_strb.port[i0].rx_frames[0] = cpuif_req_masked & (cpuif_addr == 10'h200 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].rx_frames[1] = cpuif_req_masked & (cpuif_addr == 10'h204 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].rx_bytes[0] = cpuif_req_masked & (cpuif_addr == 10'h208 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].rx_bytes[1] = cpuif_req_masked & (cpuif_addr == 10'h20c + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].rx_errors[0] = cpuif_req_masked & (cpuif_addr == 10'h210 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].rx_errors[1] = cpuif_req_masked & (cpuif_addr == 10'h214 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].rx_runts[0] = cpuif_req_masked & (cpuif_addr == 10'h218 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].rx_runts[1] = cpuif_req_masked & (cpuif_addr == 10'h21c + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].rx_truncated[0] = cpuif_req_masked & (cpuif_addr == 10'h220 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].rx_truncated[1] = cpuif_req_masked & (cpuif_addr == 10'h224 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].rx_lost[0] = cpuif_req_masked & (cpuif_addr == 10'h228 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].rx_lost[1] = cpuif_req_masked & (cpuif_addr == 10'h22c + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].tx_frames[0] = cpuif_req_masked & (cpuif_addr == 10'h230 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].tx_frames[1] = cpuif_req_masked & (cpuif_addr == 10'h234 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].tx_bytes[0] = cpuif_req_masked & (cpuif_addr == 10'h238 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.port[i0].tx_bytes[1] = cpuif_req_masked & (cpuif_addr == 10'h23c + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].rx_frames[0] = cpuif_req_masked & (cpuif_addr == 12'h200 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].rx_frames[1] = cpuif_req_masked & (cpuif_addr == 12'h204 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].rx_bytes[0] = cpuif_req_masked & (cpuif_addr == 12'h208 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].rx_bytes[1] = cpuif_req_masked & (cpuif_addr == 12'h20c + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].rx_errors[0] = cpuif_req_masked & (cpuif_addr == 12'h210 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].rx_errors[1] = cpuif_req_masked & (cpuif_addr == 12'h214 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].rx_runts[0] = cpuif_req_masked & (cpuif_addr == 12'h218 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].rx_runts[1] = cpuif_req_masked & (cpuif_addr == 12'h21c + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].rx_truncated[0] = cpuif_req_masked & (cpuif_addr == 12'h220 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].rx_truncated[1] = cpuif_req_masked & (cpuif_addr == 12'h224 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].rx_lost[0] = cpuif_req_masked & (cpuif_addr == 12'h228 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].rx_lost[1] = cpuif_req_masked & (cpuif_addr == 12'h22c + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].tx_frames[0] = cpuif_req_masked & (cpuif_addr == 12'h230 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].tx_frames[1] = cpuif_req_masked & (cpuif_addr == 12'h234 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].tx_bytes[0] = cpuif_req_masked & (cpuif_addr == 12'h238 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.port[i0].tx_bytes[1] = cpuif_req_masked & (cpuif_addr == 12'h23c + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
         end
         for(int i0=0; i0<2; i0++) begin
-            decoded_reg_strb.lane[i0].dropped[0] = cpuif_req_masked & (cpuif_addr == 10'h300 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].dropped[1] = cpuif_req_masked & (cpuif_addr == 10'h304 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].marked[0] = cpuif_req_masked & (cpuif_addr == 10'h308 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].marked[1] = cpuif_req_masked & (cpuif_addr == 10'h30c + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].corrupted[0] = cpuif_req_masked & (cpuif_addr == 10'h310 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].corrupted[1] = cpuif_req_masked & (cpuif_addr == 10'h314 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].delayed[0] = cpuif_req_masked & (cpuif_addr == 10'h318 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].delayed[1] = cpuif_req_masked & (cpuif_addr == 10'h31c + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].delay_full[0] = cpuif_req_masked & (cpuif_addr == 10'h320 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].delay_full[1] = cpuif_req_masked & (cpuif_addr == 10'h324 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].malformed[0] = cpuif_req_masked & (cpuif_addr == 10'h328 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].malformed[1] = cpuif_req_masked & (cpuif_addr == 10'h32c + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].unmatched[0] = cpuif_req_masked & (cpuif_addr == 10'h330 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].unmatched[1] = cpuif_req_masked & (cpuif_addr == 10'h334 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].bind_full[0] = cpuif_req_masked & (cpuif_addr == 10'h338 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].bind_full[1] = cpuif_req_masked & (cpuif_addr == 10'h33c + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].records_ingress[0] = cpuif_req_masked & (cpuif_addr == 10'h340 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].records_ingress[1] = cpuif_req_masked & (cpuif_addr == 10'h344 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].records_egress[0] = cpuif_req_masked & (cpuif_addr == 10'h348 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].records_egress[1] = cpuif_req_masked & (cpuif_addr == 10'h34c + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].lost_ingress[0] = cpuif_req_masked & (cpuif_addr == 10'h350 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].lost_ingress[1] = cpuif_req_masked & (cpuif_addr == 10'h354 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].lost_egress[0] = cpuif_req_masked & (cpuif_addr == 10'h358 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].lost_egress[1] = cpuif_req_masked & (cpuif_addr == 10'h35c + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].lost_snapshots[0] = cpuif_req_masked & (cpuif_addr == 10'h360 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
-            decoded_reg_strb.lane[i0].lost_snapshots[1] = cpuif_req_masked & (cpuif_addr == 10'h364 + (10)'(i0) * 10'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].dropped[0] = cpuif_req_masked & (cpuif_addr == 12'h300 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].dropped[1] = cpuif_req_masked & (cpuif_addr == 12'h304 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].marked[0] = cpuif_req_masked & (cpuif_addr == 12'h308 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].marked[1] = cpuif_req_masked & (cpuif_addr == 12'h30c + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].corrupted[0] = cpuif_req_masked & (cpuif_addr == 12'h310 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].corrupted[1] = cpuif_req_masked & (cpuif_addr == 12'h314 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].delayed[0] = cpuif_req_masked & (cpuif_addr == 12'h318 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].delayed[1] = cpuif_req_masked & (cpuif_addr == 12'h31c + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].delay_full[0] = cpuif_req_masked & (cpuif_addr == 12'h320 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].delay_full[1] = cpuif_req_masked & (cpuif_addr == 12'h324 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].malformed[0] = cpuif_req_masked & (cpuif_addr == 12'h328 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].malformed[1] = cpuif_req_masked & (cpuif_addr == 12'h32c + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].unmatched[0] = cpuif_req_masked & (cpuif_addr == 12'h330 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].unmatched[1] = cpuif_req_masked & (cpuif_addr == 12'h334 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].bind_full[0] = cpuif_req_masked & (cpuif_addr == 12'h338 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].bind_full[1] = cpuif_req_masked & (cpuif_addr == 12'h33c + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].records_ingress[0] = cpuif_req_masked & (cpuif_addr == 12'h340 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].records_ingress[1] = cpuif_req_masked & (cpuif_addr == 12'h344 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].records_egress[0] = cpuif_req_masked & (cpuif_addr == 12'h348 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].records_egress[1] = cpuif_req_masked & (cpuif_addr == 12'h34c + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].lost_ingress[0] = cpuif_req_masked & (cpuif_addr == 12'h350 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].lost_ingress[1] = cpuif_req_masked & (cpuif_addr == 12'h354 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].lost_egress[0] = cpuif_req_masked & (cpuif_addr == 12'h358 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].lost_egress[1] = cpuif_req_masked & (cpuif_addr == 12'h35c + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].lost_snapshots[0] = cpuif_req_masked & (cpuif_addr == 12'h360 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
+            decoded_reg_strb.lane[i0].lost_snapshots[1] = cpuif_req_masked & (cpuif_addr == 12'h364 + (12)'(i0) * 12'h80) & !cpuif_req_is_wr;
         end
         decoded_err = '0;
     end
@@ -1091,7 +1091,7 @@ module mw_regs (
     // Readback
     //--------------------------------------------------------------------------
 
-    logic [9:0] rd_mux_addr;
+    logic [11:0] rd_mux_addr;
     assign rd_mux_addr = decoded_addr;
 
     logic readback_err;
@@ -1100,254 +1100,254 @@ module mw_regs (
     always_comb begin
         automatic logic [31:0] readback_data_var;
         readback_data_var = '0;
-        if(rd_mux_addr == 10'h0) begin
+        if(rd_mux_addr == 12'h0) begin
             readback_data_var[31:0] = hwif_in.id.value.next;
         end
-        if(rd_mux_addr == 10'h4) begin
+        if(rd_mux_addr == 12'h4) begin
             readback_data_var[31:0] = hwif_in.version.value.next;
         end
-        if(rd_mux_addr == 10'h8) begin
+        if(rd_mux_addr == 12'h8) begin
             readback_data_var[31:0] = hwif_in.map_hash.value.next;
         end
-        if(rd_mux_addr == 10'hc) begin
+        if(rd_mux_addr == 12'hc) begin
             readback_data_var[31:0] = hwif_in.data_width.value.next;
         end
-        if(rd_mux_addr == 10'h10) begin
+        if(rd_mux_addr == 12'h10) begin
             readback_data_var[31:0] = hwif_in.clock_ps.value.next;
         end
-        if(rd_mux_addr == 10'h14) begin
+        if(rd_mux_addr == 12'h14) begin
             readback_data_var[31:0] = hwif_in.conns_log2.value.next;
         end
-        if(rd_mux_addr == 10'h18) begin
+        if(rd_mux_addr == 12'h18) begin
             readback_data_var[31:0] = hwif_in.flow_rows_log2.value.next;
         end
-        if(rd_mux_addr == 10'h1c) begin
+        if(rd_mux_addr == 12'h1c) begin
             readback_data_var[31:0] = hwif_in.slots_log2.value.next;
         end
-        if(rd_mux_addr == 10'h20) begin
+        if(rd_mux_addr == 12'h20) begin
             readback_data_var[31:0] = hwif_in.exact_rows_log2.value.next;
         end
-        if(rd_mux_addr == 10'h24) begin
+        if(rd_mux_addr == 12'h24) begin
             readback_data_var[31:0] = hwif_in.page_rows_log2.value.next;
         end
-        if(rd_mux_addr == 10'h28) begin
+        if(rd_mux_addr == 12'h28) begin
             readback_data_var[31:0] = hwif_in.ways.value.next;
         end
-        if(rd_mux_addr == 10'h2c) begin
+        if(rd_mux_addr == 12'h2c) begin
             readback_data_var[31:0] = hwif_in.selectors.value.next;
         end
-        if(rd_mux_addr == 10'h30) begin
+        if(rd_mux_addr == 12'h30) begin
             readback_data_var[31:0] = hwif_in.actions.value.next;
         end
-        if(rd_mux_addr == 10'h34) begin
+        if(rd_mux_addr == 12'h34) begin
             readback_data_var[31:0] = hwif_in.delay_slots.value.next;
         end
-        if(rd_mux_addr == 10'h38) begin
+        if(rd_mux_addr == 12'h38) begin
             readback_data_var[31:0] = hwif_in.max_frame.value.next;
         end
-        if(rd_mux_addr == 10'h80) begin
+        if(rd_mux_addr == 12'h80) begin
             readback_data_var[0] = field_storage.control.capture.value;
             readback_data_var[1] = field_storage.control.clear.value;
             readback_data_var[2] = field_storage.control.latch.value;
             readback_data_var[3] = field_storage.control.track.value;
         end
-        if(rd_mux_addr == 10'h84) begin
+        if(rd_mux_addr == 12'h84) begin
             readback_data_var[0] = hwif_in.status.capture_active.next;
             readback_data_var[1] = hwif_in.status.clear_busy.next;
             readback_data_var[2] = hwif_in.status.table_busy.next;
             readback_data_var[3] = hwif_in.status.dma_error.next;
         end
-        if(rd_mux_addr == 10'h88) begin
+        if(rd_mux_addr == 12'h88) begin
             readback_data_var[31:0] = field_storage.irq_enable.value.value;
         end
-        if(rd_mux_addr == 10'h90) begin
+        if(rd_mux_addr == 12'h90) begin
             readback_data_var[31:0] = hwif_in.now.value.next[31:0];
         end
-        if(rd_mux_addr == 10'h94) begin
+        if(rd_mux_addr == 12'h94) begin
             readback_data_var[31:0] = hwif_in.now.value.next[63:32];
         end
-        if(rd_mux_addr == 10'ha0) begin
+        if(rd_mux_addr == 12'ha0) begin
             readback_data_var[31:0] = field_storage.ring_base_lo.value.value;
         end
-        if(rd_mux_addr == 10'ha4) begin
+        if(rd_mux_addr == 12'ha4) begin
             readback_data_var[31:0] = field_storage.ring_base_hi.value.value;
         end
-        if(rd_mux_addr == 10'ha8) begin
+        if(rd_mux_addr == 12'ha8) begin
             readback_data_var[31:0] = field_storage.ring_blocks_log2.value.value;
         end
-        if(rd_mux_addr == 10'hac) begin
+        if(rd_mux_addr == 12'hac) begin
             readback_data_var[31:0] = field_storage.block_log2.value.value;
         end
-        if(rd_mux_addr == 10'hb0) begin
+        if(rd_mux_addr == 12'hb0) begin
             readback_data_var[31:0] = field_storage.ring_consumed.value.value;
         end
-        if(rd_mux_addr == 10'hb4) begin
+        if(rd_mux_addr == 12'hb4) begin
             readback_data_var[31:0] = hwif_in.ring_produced.value.next;
         end
-        if(rd_mux_addr == 10'hb8) begin
+        if(rd_mux_addr == 12'hb8) begin
             readback_data_var[31:0] = field_storage.snapshot_bytes.value.value;
         end
-        if(rd_mux_addr == 10'hbc) begin
+        if(rd_mux_addr == 12'hbc) begin
             readback_data_var[31:0] = field_storage.flush_ns.value.value;
         end
-        if(rd_mux_addr == 10'hd0) begin
+        if(rd_mux_addr == 12'hd0) begin
             readback_data_var[31:0] = field_storage.kinds_ab.value.value;
         end
-        if(rd_mux_addr == 10'hd4) begin
+        if(rd_mux_addr == 12'hd4) begin
             readback_data_var[31:0] = field_storage.kinds_ba.value.value;
         end
-        if(rd_mux_addr == 10'hd8) begin
+        if(rd_mux_addr == 12'hd8) begin
             readback_data_var[31:0] = hwif_in.connections.value.next;
         end
-        if(rd_mux_addr == 10'hdc) begin
+        if(rd_mux_addr == 12'hdc) begin
             readback_data_var[31:0] = hwif_in.connections_lost.value.next;
         end
-        if(rd_mux_addr == 10'hf0) begin
+        if(rd_mux_addr == 12'hf0) begin
             readback_data_var[23:0] = field_storage.table_address.index.value;
             readback_data_var[27] = field_storage.table_address.lane.value;
             readback_data_var[31:28] = field_storage.table_address.tbl.value;
         end
-        if(rd_mux_addr == 10'hf4) begin
+        if(rd_mux_addr == 12'hf4) begin
             readback_data_var[0] = field_storage.table_command.read.value;
             readback_data_var[1] = field_storage.table_command.write.value;
         end
         for(int i0=0; i0<16; i0++) begin
-            if(rd_mux_addr == 10'h100 + (10)'(i0) * 10'h4) begin
+            if(rd_mux_addr == 12'h100 + (12)'(i0) * 12'h4) begin
                 readback_data_var[31:0] = field_storage.table_write[i0].value.value;
             end
         end
         for(int i0=0; i0<16; i0++) begin
-            if(rd_mux_addr == 10'h140 + (10)'(i0) * 10'h4) begin
+            if(rd_mux_addr == 12'h140 + (12)'(i0) * 12'h4) begin
                 readback_data_var[31:0] = hwif_in.table_read[i0].value.next;
             end
         end
         for(int i0=0; i0<2; i0++) begin
-            if(rd_mux_addr == 10'h200 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h200 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].rx_frames.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h204 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h204 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].rx_frames.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h208 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h208 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].rx_bytes.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h20c + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h20c + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].rx_bytes.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h210 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h210 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].rx_errors.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h214 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h214 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].rx_errors.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h218 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h218 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].rx_runts.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h21c + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h21c + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].rx_runts.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h220 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h220 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].rx_truncated.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h224 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h224 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].rx_truncated.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h228 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h228 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].rx_lost.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h22c + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h22c + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].rx_lost.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h230 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h230 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].tx_frames.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h234 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h234 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].tx_frames.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h238 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h238 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].tx_bytes.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h23c + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h23c + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.port[i0].tx_bytes.value.next[63:32];
             end
         end
         for(int i0=0; i0<2; i0++) begin
-            if(rd_mux_addr == 10'h300 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h300 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].dropped.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h304 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h304 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].dropped.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h308 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h308 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].marked.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h30c + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h30c + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].marked.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h310 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h310 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].corrupted.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h314 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h314 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].corrupted.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h318 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h318 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].delayed.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h31c + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h31c + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].delayed.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h320 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h320 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].delay_full.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h324 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h324 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].delay_full.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h328 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h328 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].malformed.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h32c + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h32c + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].malformed.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h330 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h330 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].unmatched.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h334 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h334 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].unmatched.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h338 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h338 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].bind_full.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h33c + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h33c + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].bind_full.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h340 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h340 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].records_ingress.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h344 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h344 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].records_ingress.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h348 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h348 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].records_egress.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h34c + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h34c + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].records_egress.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h350 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h350 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].lost_ingress.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h354 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h354 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].lost_ingress.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h358 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h358 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].lost_egress.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h35c + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h35c + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].lost_egress.value.next[63:32];
             end
-            if(rd_mux_addr == 10'h360 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h360 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].lost_snapshots.value.next[31:0];
             end
-            if(rd_mux_addr == 10'h364 + (10)'(i0) * 10'h80) begin
+            if(rd_mux_addr == 12'h364 + (12)'(i0) * 12'h80) begin
                 readback_data_var[31:0] = hwif_in.lane[i0].lost_snapshots.value.next[63:32];
             end
         end

@@ -7,7 +7,7 @@
 package mw_regs_pkg;
 
     localparam MW_REGS_DATA_WIDTH = 32;
-    localparam MW_REGS_MIN_ADDR_WIDTH = 10;
+    localparam MW_REGS_MIN_ADDR_WIDTH = 12;
     localparam MW_REGS_SIZE = 'h400;
 
     typedef struct {
