@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// CRC-32C (Castagnoli, reflected, initial and final all ones) over a stream of 32-byte
+// units, one a cycle; the last may be cut to its first 28 bytes, so that a block's header
+// can carry the sum of all that stands before it.
+//
+// Each bit of the next state is the parity of some bits of state and data. The masks that
+// choose them follow from the polynomial and are computed at elaboration.
+module mw_crc32c (
+    input  logic         clk,
+    input  logic         valid,
+    input  logic         first,  // with valid: begin anew
+    input  logic         cut,    // with valid: bytes 28 to 31 do not count
+    input  logic [255:0] data,
+    output logic [31:0]  crc     // of all units so far
+);
+  localparam logic [31:0] Poly = 32'h82F6_3B78;  // RFC 3720 appendix B.4, reflected
+
+  typedef logic [31:0][255:0] masks_t;
+
+  // Row j selects what enters bit j of the state after the first `bits` bits of a unit. The
+  // state itself is added to the first 32 bits of data, so it needs no masks of its own.
+  function automatic masks_t masks(input int unsigned bits);
+    masks_t m;
+    logic [31:0] effect;  // of data bit i on the state at the end
+    m = '0;
+    effect = Poly;
+    for (int unsigned i = bits; i > 0; i--) begin
+      for (int unsigned j = 0; j < 32; j++) m[j][i-1] = effect[j];
+      effect = (effect >> 1) ^ (effect[0] ? Poly : 32'd0);
+    end
+    return m;
+  endfunction
+
+  localparam masks_t Whole = masks(256);
+  localparam masks_t Cut = masks(224);
+
+  function automatic logic [31:0] parities(input logic [255:0] x, input masks_t m);
+    for (int unsigned j = 0; j < 32; j++) parities[j] = ^(x & m[j]);
+  endfunction
+
+  logic [31:0] state;
+  assign crc = ~state;
+
+  always_ff @(posedge clk) begin
+    if (valid) begin
+      state <= parities(data ^ {224'd0, first ? 32'hFFFF_FFFF : state}, cut ? Cut : Whole);
+    end
+  end
+endmodule
