@@ -156,7 +156,7 @@ package mw_pkg;
     TblState    = 4'd3,  // iteration and fired count of a slot, per lane
     TblAction   = 4'd4,  // action programs, both lanes
     TblSelector = 4'd5,  // which connections are admitted
-    TblConn     = 4'd6,  // what each connection is: read only
+    TblConn     = 4'd6,  // what each connection is
     TblFlow     = 4'd7   // flow keys to connection numbers; index {way, row}
   } table_e;
   typedef struct packed {
@@ -217,9 +217,10 @@ package mw_pkg;
   } select_t;
   // index {selector, part}: part 0 the value, part 1 the mask, each in the low bits of a row.
 
-  // TblConn row, 512 bits at most.
+  // TblConn row. A write sets the bases and begins the connection's positions anew.
   typedef struct packed {
     flow_key_t   key;
+    logic        opener_hi;        // TCP: the endpoint that opened it is the high one of the key
     logic        opener_lane;      // lane of the packet that opened the connection
     logic [1:0]  base_valid;       // per lane
     logic [1:0][31:0] base;        // per lane: TCP ISN + 1 | RoCE first PSN
@@ -241,5 +242,39 @@ package mw_pkg;
     end
     return x;
   endfunction
+
+  // mask(way, j) for keys of up to HashKeyMax bits.
+  localparam int unsigned HashKeyMax = 320;
+  function automatic logic [HashKeyMax-1:0] hash_mask(input int unsigned way,
+                                                      input int unsigned j);
+    logic [HashKeyMax-1:0] mask;
+    for (int unsigned word = 0; word < HashKeyMax / 64; word++)
+      mask[64*word+:64] = mask_word(way, j, word);
+    return mask;
+  endfunction
+
+  // Rows of the hash tables (docs/tables.md), most significant field first.
+  typedef struct packed {
+    logic [ConnW-1:0] conn;
+    kind_e            kind;
+    logic [31:0]      position;
+  } exact_key_t;  // 52
+  typedef struct packed {
+    logic             bind_page;  // TCP data by number: follow it into its retransmissions
+    logic [SlotW-1:0] slot;
+  } exact_value_t;  // 25
+  typedef struct packed {
+    logic [ConnW-1:0] conn;
+    logic [39:0]      page;  // relative byte >> 8
+  } page_key_t;  // 56
+  typedef struct packed {
+    logic [7:0]       offset;  // of the byte in its page
+    logic [SlotW-1:0] slot;
+  } page_value_t;  // 32
+  typedef struct packed {
+    logic             fixed;  // no SYN replaces it
+    logic [31:0]      isn;    // of the SYN that opened it; RoCE: 0
+    logic [ConnW-1:0] conn;
+  } flow_value_t;  // 49
 
 endpackage
