@@ -6,7 +6,7 @@
     tools/regs.py --check   exits 1 and names those that are stale
 
 Made from it: the AXI4-Lite slave and its package (rtl/regs/), the hash of the map by which
-driver and card know that they agree (rtl/mw_map_pkg.sv), the driver's constants
+driver and card know that they agree (rtl/regs/mw_map_pkg.sv), the driver's constants
 (host-driver/src/regs.rs) and the page docs/registers.html.
 """
 import argparse
@@ -201,7 +201,7 @@ def main():
     check = args.parse_args().check
     top = compile_map()
     files = dict(regblock())
-    files["rtl/mw_map_pkg.sv"] = map_pkg()
+    files["rtl/regs/mw_map_pkg.sv"] = map_pkg()
     files["host-driver/src/regs.rs"] = rust(top)
     files["docs/registers.html"] = page(top)
     stale = [n for n, text in files.items() if not (ROOT / n).exists() or (ROOT / n).read_text() != text]
