@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// A set of 64-bit counters. `held` stands still between two latches, so that the host reads
+// all of them as of one moment. An increment that comes with a clear is counted after it.
+module mw_counters #(
+    parameter int unsigned N = 8  // counters, at least 1
+) (
+    input  logic               clk,
+    input  logic               rst,
+    input  logic [N-1:0][15:0] inc,
+    input  logic               latch,       // pulse: copy the counters to `held`
+    input  logic               clear,       // pulse: clear those in clear_mask
+    input  logic [N-1:0]       clear_mask,
+    output logic [N-1:0][63:0] count,       // now
+    output logic [N-1:0][63:0] held         // at the last latch
+);
+  if (N < 1) begin : g_bad
+    $fatal(1, "mw_counters: N must be at least 1");
+  end
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      count <= '0;
+      held <= '0;
+    end else begin
+      if (clear || inc != '0) begin
+        for (int unsigned i = 0; i < N; i++) begin
+          if (clear && clear_mask[i]) count[i] <= 64'(inc[i]);
+          else if (inc[i] != 0) count[i] <= count[i] + 64'(inc[i]);
+        end
+      end
+      if (latch) held <= count;
+    end
+  end
+endmodule
