@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Events of one position become disjoint ranges of iterations, each with one action.
+//!
+//! The card looks a position up once and has one list of clauses there; a plan may name the
+//! position as often as reads well.
+
+use std::collections::BTreeMap;
+
+use crate::plan::{Action, Direction, Event, Iterations, Kind};
+
+/// What names a position in the card: everything of an identity but the iteration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PositionKey {
+    /// Direction of the packet.
+    pub direction: Direction,
+    /// Connection, from 0.
+    pub connection: u32,
+    /// Place in it.
+    pub position: Position,
+}
+
+/// A place in one direction of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Position {
+    /// The n-th packet of a kind, from 1.
+    Packet(Kind, u32),
+    /// The TCP segment that covers a byte.
+    Byte(u64),
+    /// The RoCE packet of a kind with a relative PSN.
+    Psn(Kind, u32),
+}
+
+impl PositionKey {
+    /// The position of an event; `None` unless it names exactly one.
+    pub fn of(event: &Event) -> Option<PositionKey> {
+        let position = match (event.packet, event.byte, event.psn) {
+            (Some(n), None, None) => Position::Packet(event.kind, n),
+            (None, Some(byte), None) => Position::Byte(byte),
+            (None, None, Some(psn)) => Position::Psn(event.kind, psn),
+            _ => return None,
+        };
+        Some(PositionKey {
+            direction: event.direction,
+            connection: event.connection,
+            position,
+        })
+    }
+}
+
+/// A range of iterations of one position, what happens in it, and the events that ask for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MergedClause {
+    /// First iteration, from 1.
+    pub first: u8,
+    /// Last iteration; [`Iterations::END`] without end.
+    pub last: u8,
+    /// What all events together ask for.
+    pub action: Action,
+    /// Indices of the events in the plan, ascending.
+    pub events: Vec<usize>,
+}
+
+/// Two events that can't both be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// Index of the earlier event.
+    pub first: usize,
+    /// Index of the later one.
+    pub second: usize,
+    /// First iteration at which they meet.
+    pub iteration: u8,
+    /// Why not.
+    pub reason: &'static str,
+}
+
+/// Both actions in one, where that has a meaning.
+fn combine(a: &Action, b: &Action) -> Result<Action, &'static str> {
+    if a.drop || b.drop {
+        return Err("a packet that is dropped can't have another event");
+    }
+    if a.ecn && b.ecn {
+        return Err("both mark it");
+    }
+    if a.corrupt.is_some() && b.corrupt.is_some() {
+        return Err("both corrupt it, and one byte can be changed");
+    }
+    if a.delay.is_some() && b.delay.is_some() {
+        return Err("both delay it");
+    }
+    Ok(Action {
+        drop: false,
+        ecn: a.ecn || b.ecn,
+        corrupt: a.corrupt.or(b.corrupt),
+        delay: a.delay.or(b.delay),
+    })
+}
+
+/// The clauses of one position from the events that name it, given with their indices.
+pub fn merge(events: &[(usize, &Event)]) -> Result<Vec<MergedClause>, Conflict> {
+    let ranges = || {
+        events
+            .iter()
+            .flat_map(|(_, event)| event.iterations.ranges())
+    };
+    // Where something begins, or something else has just ended.
+    let mut starts: Vec<u16> = ranges()
+        .flat_map(|range| [u16::from(range.first), u16::from(range.last) + 1])
+        .filter(|&start| start <= u16::from(Iterations::END))
+        .collect();
+    starts.sort_unstable();
+    starts.dedup();
+
+    let mut clauses: Vec<MergedClause> = Vec::new();
+    for (i, &start) in starts.iter().enumerate() {
+        let first = start as u8;
+        let last = starts
+            .get(i + 1)
+            .map_or(Iterations::END, |&next| (next - 1) as u8);
+        let mut covering = events
+            .iter()
+            .filter(|(_, event)| event.iterations.contains(first));
+        let Some(&(index, event)) = covering.next() else {
+            continue;
+        };
+        let mut action = event.action.clone();
+        let mut indices = vec![index];
+        for &(index, event) in covering {
+            action = combine(&action, &event.action).map_err(|reason| Conflict {
+                first: indices[0],
+                second: index,
+                iteration: first,
+                reason,
+            })?;
+            indices.push(index);
+        }
+        match clauses.last_mut() {
+            Some(before) if before.events == indices && before.last + 1 == first => {
+                before.last = last
+            }
+            _ => clauses.push(MergedClause {
+                first,
+                last,
+                action,
+                events: indices,
+            }),
+        }
+    }
+    Ok(clauses)
+}
+
+/// Events by position, each with its index, in the order of the plan. Events that don't name
+/// exactly one position are left out.
+pub fn by_position(events: &[Event]) -> BTreeMap<PositionKey, Vec<(usize, &Event)>> {
+    let mut positions: BTreeMap<PositionKey, Vec<(usize, &Event)>> = BTreeMap::new();
+    for (index, event) in events.iter().enumerate() {
+        if let Some(key) = PositionKey::of(event) {
+            positions.entry(key).or_default().push((index, event));
+        }
+    }
+    positions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(text: &str) -> Vec<Event> {
+        serde_saphyr::from_str(text).unwrap()
+    }
+
+    fn merged(text: &str) -> Result<Vec<(u8, u8, String, Vec<usize>)>, Conflict> {
+        let events = events(text);
+        let indexed: Vec<_> = events.iter().enumerate().collect();
+        Ok(merge(&indexed)?
+            .into_iter()
+            .map(|c| (c.first, c.last, c.action.to_string(), c.events))
+            .collect())
+    }
+
+    #[test]
+    fn disjoint_iterations_stay_apart() {
+        let clauses = merged(
+            "- {direction: a-to-b, packet: 5, iterations: 1-2, action: drop}
+- {direction: a-to-b, packet: 5, iterations: [4], action: ecn}",
+        );
+        assert_eq!(
+            clauses.unwrap(),
+            [
+                (1, 2, "drop".into(), vec![0]),
+                (4, 4, "ecn".into(), vec![1])
+            ]
+        );
+    }
+
+    #[test]
+    fn overlapping_actions_combine_where_they_meet() {
+        let clauses = merged(
+            "- {direction: a-to-b, packet: 5, iterations: 1-3, action: {delay: 1ms}}
+- {direction: a-to-b, packet: 5, iterations: 2-, action: ecn}",
+        );
+        assert_eq!(
+            clauses.unwrap(),
+            [
+                (1, 1, "delay 1ms".into(), vec![0]),
+                (2, 3, "ecn + delay 1ms".into(), vec![0, 1]),
+                (4, 255, "ecn".into(), vec![1]),
+            ]
+        );
+    }
+
+    #[test]
+    fn neighbours_of_one_event_join() {
+        let clauses =
+            merged("- {direction: a-to-b, packet: 5, iterations: [1, 2, 3-4, 200-], action: drop}");
+        assert_eq!(
+            clauses.unwrap(),
+            [
+                (1, 4, "drop".into(), vec![0]),
+                (200, 255, "drop".into(), vec![0])
+            ]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_combined_names_both_events() {
+        let conflict = merged(
+            "- {direction: a-to-b, packet: 5, iterations: 1-3, action: drop}
+- {direction: a-to-b, packet: 5, iterations: 3-4, action: ecn}",
+        )
+        .unwrap_err();
+        assert_eq!(
+            (conflict.first, conflict.second, conflict.iteration),
+            (0, 1, 3)
+        );
+    }
+}

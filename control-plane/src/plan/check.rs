@@ -1,0 +1,811 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What types can't say about a plan: ranges, contradictions, and events that can never fire.
+//!
+//! Where traffic is built in, the plan itself says which connections there will be, so an event
+//! on any other one is a mistake here and not a run that fails.
+
+use super::source::{Node, Step, at};
+use super::{
+    Action, CardTime, Direction, Endpoint, Endpoints, Event, Expectation, Iterations, Kind,
+    Mistake, Plan, Selector, Side, TapEndpoint, TcpTraffic, Traffic, Transport, same_family,
+};
+use crate::merge::{self, Position, PositionKey};
+
+/// Clauses that the card holds for one position.
+const CLAUSES: usize = 4;
+/// Longest frame without FCS.
+const MAX_FRAME: u64 = 10_240;
+/// Relative bytes that the card can tell apart: half of its 48-bit numbers.
+const MAX_BYTE: u64 = 1 << 47;
+/// 40 bits of nanoseconds hold it.
+const MAX_DELAY_NS: u64 = 1_000_000_000_000;
+
+/// Every mistake of a plan that serde could read.
+pub(super) fn check(plan: &Plan, tree: &Node) -> Vec<Mistake> {
+    let mut checker = Checker {
+        plan,
+        tree,
+        mistakes: Vec::new(),
+    };
+    checker.name();
+    checker.card();
+    checker.endpoints();
+    checker.selectors();
+    checker.traffic();
+    checker.events();
+    checker.positions();
+    checker.expectations();
+    checker.limits();
+    checker.mistakes
+}
+
+struct Checker<'a> {
+    plan: &'a Plan,
+    tree: &'a Node,
+    mistakes: Vec<Mistake>,
+}
+
+/// A connection that built-in traffic will open.
+struct Known<'a> {
+    /// Number of the traffic entry, from 1.
+    entry: usize,
+    traffic: &'a TcpTraffic,
+}
+
+impl<'a> Checker<'a> {
+    fn mistake(&mut self, path: &[Step<'_>], message: impl Into<String>) {
+        let place = self.tree.place(path);
+        self.mistakes.push(Mistake {
+            place,
+            message: message.into(),
+        });
+    }
+
+    fn name(&mut self) {
+        let name = &self.plan.name;
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty()
+            || name.len() > 64
+            || !name.starts_with(|c: char| c.is_ascii_alphanumeric())
+            || !name.chars().all(plain)
+        {
+            self.mistake(
+                at!["name"],
+                "name: expected 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit",
+            );
+        }
+    }
+
+    fn card(&mut self) {
+        if let Some(width) = self.plan.card.width
+            && !matches!(width, 64 | 512)
+        {
+            self.mistake(
+                at!["card", "width"],
+                format!("card width {width}: expected 64 or 512"),
+            );
+        }
+        match (self.plan.card.time, self.plan.time()) {
+            (Some(CardTime::Virtual), CardTime::Wall) => self.mistake(
+                at!["card", "time"],
+                "TAP endpoints live in the host's time: expected time: wall",
+            ),
+            (Some(CardTime::Wall), CardTime::Virtual) => self.mistake(
+                at!["card", "time"],
+                "pcap endpoints are played in virtual time: expected time: virtual",
+            ),
+            _ => {}
+        }
+    }
+
+    fn endpoints(&mut self) {
+        match (&self.plan.endpoints.a, &self.plan.endpoints.b) {
+            (Endpoint::Tap(a), Endpoint::Tap(b)) => {
+                self.tap("a", a);
+                self.tap("b", b);
+                if !same_family(a.address.address, b.address.address) {
+                    self.mistake(
+                        at!["endpoints", "b", "tap", "address"],
+                        "endpoints a and b need addresses of one family, both IPv4 or both IPv6",
+                    );
+                } else if a.address.address == b.address.address {
+                    self.mistake(
+                        at!["endpoints", "b", "tap", "address"],
+                        format!("endpoint b has the address of endpoint a, {}", a.address.address),
+                    );
+                } else if !a.address.contains(b.address.address)
+                    || !b.address.contains(a.address.address)
+                {
+                    self.mistake(
+                        at!["endpoints", "b", "tap", "address"],
+                        format!("{} and {} can't reach each other: expected one network", a.address, b.address),
+                    );
+                }
+            }
+            (Endpoint::Pcap(a), Endpoint::Pcap(b)) => {
+                if a.input.is_none() && b.input.is_none() {
+                    self.mistake(
+                        at!["endpoints"],
+                        "no frames come in: expected `in` at one of the pcap endpoints at least",
+                    );
+                }
+                for (side, pcap) in [("a", a), ("b", b)] {
+                    let Some(output) = &pcap.output else { continue };
+                    let plain = output.components().all(|c| matches!(c, std::path::Component::Normal(_)));
+                    if !plain || output.as_os_str().is_empty() {
+                        self.mistake(
+                            at!["endpoints", side, "pcap", "out"],
+                            "out: expected a path inside the run's directory, such as seen.pcapng",
+                        );
+                    } else if ["run.json", "capture.mwc", "junit.xml", "report.html"]
+                        .iter()
+                        .any(|own| output.as_os_str() == *own)
+                    {
+                        self.mistake(
+                            at!["endpoints", side, "pcap", "out"],
+                            format!("out: {} is a file of the run itself", output.display()),
+                        );
+                    }
+                }
+                if a.output.is_some() && a.output == b.output {
+                    self.mistake(
+                        at!["endpoints", "b", "pcap", "out"],
+                        "both ports write to this file: expected different ones",
+                    );
+                }
+            }
+            _ => self.mistake(
+                at!["endpoints", "b"],
+                "a TAP lives in wall time and a pcap file in virtual time: expected both endpoints of one type",
+            ),
+        }
+    }
+
+    fn tap(&mut self, side: &str, tap: &TapEndpoint) {
+        let least = if tap.address.address.is_ipv6() {
+            1280
+        } else {
+            68
+        };
+        if !(least..=10_222).contains(&tap.mtu) {
+            self.mistake(
+                at!["endpoints", side, "tap", "mtu"],
+                format!("mtu {}: expected {least} to 10222", tap.mtu),
+            );
+        }
+        for name in tap.sysctls.keys() {
+            let path = name.replace('/', ".");
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+            if !path.starts_with("net.") || path.contains("..") || !path.chars().all(plain) {
+                self.mistake(
+                    at!["endpoints", side, "tap", "sysctls", name.as_str()],
+                    format!("sysctl {name}: expected a setting of the network namespace, net.*"),
+                );
+            }
+        }
+    }
+
+    fn selectors(&mut self) {
+        for (i, selector) in self.plan.selectors.iter().enumerate() {
+            let n = i + 1;
+            let Selector {
+                transport,
+                port,
+                qp,
+                source,
+                destination,
+                ..
+            } = selector;
+            if qp.is_some() && *transport == Some(Transport::Tcp) {
+                self.mistake(
+                    at!["selectors", i, "qp"],
+                    format!("selector {n} matches nothing: TCP has no queue pairs, expected transport: roce"),
+                );
+            }
+            if port.is_some() && *transport == Some(Transport::Roce) {
+                self.mistake(
+                    at!["selectors", i, "port"],
+                    format!("selector {n} matches nothing: RoCE connections are named by qp, not by port"),
+                );
+            }
+            if port.is_some() && qp.is_some() && transport.is_none() {
+                self.mistake(
+                    at!["selectors", i, "qp"],
+                    format!("selector {n} matches nothing: port is of TCP and qp of RoCE, expected one of them"),
+                );
+            }
+            if let Some(qp) = qp
+                && *qp > 0xff_ffff
+            {
+                self.mistake(
+                    at!["selectors", i, "qp"],
+                    format!("queue pair {qp}: expected at most 16777215 (24 bits)"),
+                );
+            }
+            if let (Some(source), Some(destination)) = (source, destination)
+                && !same_family(source.address, destination.address)
+            {
+                self.mistake(
+                    at!["selectors", i, "destination"],
+                    format!("selector {n} matches nothing: source and destination are of different families"),
+                );
+                continue;
+            }
+            self.selector_reaches_endpoints(i, selector);
+        }
+    }
+
+    /// With TAPs the addresses on the wire are known.
+    fn selector_reaches_endpoints(&mut self, i: usize, selector: &Selector) {
+        let (Endpoint::Tap(a), Endpoint::Tap(b)) = (&self.plan.endpoints.a, &self.plan.endpoints.b)
+        else {
+            return;
+        };
+        let (a, b) = (a.address.address, b.address.address);
+        let openers: &[Side] = match selector.from {
+            Some(Side::A) => &[Side::A],
+            Some(Side::B) => &[Side::B],
+            None => &[Side::A, Side::B],
+        };
+        let fits = |side: &Side| {
+            let (source, destination) = if *side == Side::A { (a, b) } else { (b, a) };
+            selector.source.is_none_or(|net| net.contains(source))
+                && selector
+                    .destination
+                    .is_none_or(|net| net.contains(destination))
+        };
+        if !openers.iter().any(fits) {
+            let key = if selector.source.is_some() {
+                "source"
+            } else {
+                "destination"
+            };
+            self.mistake(
+                at!["selectors", i, key],
+                format!(
+                    "selector {} matches nothing: connections go between {a} (a) and {b} (b), the opener being the source",
+                    i + 1
+                ),
+            );
+        }
+    }
+
+    fn traffic(&mut self) {
+        let Endpoints { a, b } = &self.plan.endpoints;
+        let taps = matches!((a, b), (Endpoint::Tap(_), Endpoint::Tap(_)));
+        if taps && self.plan.traffic.is_empty() {
+            self.mistake(
+                at!["traffic"],
+                "no traffic: expected an entry such as tcp: {from: a, to: b, bytes: 2MB}",
+            );
+        }
+        let pcaps = matches!((a, b), (Endpoint::Pcap(_), Endpoint::Pcap(_)));
+        if pcaps && !self.plan.traffic.is_empty() {
+            self.mistake(
+                at!["traffic"],
+                "pcap endpoints bring their own frames: expected no traffic",
+            );
+            return;
+        }
+        for (i, traffic) in self.plan.traffic.iter().enumerate() {
+            let n = i + 1;
+            match traffic {
+                Traffic::Tcp(tcp) => {
+                    if tcp.from == tcp.to {
+                        self.mistake(
+                            at!["traffic", i, "tcp", "to"],
+                            format!(
+                                "traffic {n} goes from {0} to {0}: expected the other endpoint",
+                                tcp.to
+                            ),
+                        );
+                    }
+                    if tcp.bytes.0 == 0 || tcp.bytes.0 > MAX_BYTE {
+                        self.mistake(
+                            at!["traffic", i, "tcp", "bytes"],
+                            format!(
+                                "traffic {n}: {} bytes, expected 1 to {MAX_BYTE}",
+                                tcp.bytes.0
+                            ),
+                        );
+                    }
+                    if !(1..=1024).contains(&tcp.connections) {
+                        self.mistake(
+                            at!["traffic", i, "tcp", "connections"],
+                            format!(
+                                "traffic {n}: {} connections, expected 1 to 1024",
+                                tcp.connections
+                            ),
+                        );
+                    }
+                    if tcp.port == 0 {
+                        self.mistake(
+                            at!["traffic", i, "tcp", "port"],
+                            format!("traffic {n}: port 0, expected 1 to 65535"),
+                        );
+                    }
+                    if let Some(name) = &tcp.congestion_control
+                        && (name.is_empty()
+                            || name.len() > 15
+                            || !name
+                                .chars()
+                                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))
+                    {
+                        self.mistake(
+                            at!["traffic", i, "tcp", "congestion_control"],
+                            format!(
+                                "traffic {n}: expected a name of the kernel's such as cubic or reno"
+                            ),
+                        );
+                    }
+                }
+                Traffic::Command(command) => {
+                    if command.run.trim().is_empty() || command.run.contains('\0') {
+                        self.mistake(
+                            at!["traffic", i, "command", "run"],
+                            format!("traffic {n}: expected a command line"),
+                        );
+                    }
+                }
+            }
+        }
+        let background = |t: &Traffic| matches!(t, Traffic::Command(c) if c.background);
+        if !self.plan.traffic.is_empty() && self.plan.traffic.iter().all(background) {
+            self.mistake(
+                at!["traffic"],
+                "all traffic runs in the background, so the run ends at once: expected one entry that does not",
+            );
+        }
+    }
+
+    /// The connections to come in their order, where the plan alone decides them.
+    fn known(&self) -> Option<Vec<Known<'a>>> {
+        let plan = self.plan;
+        let (Endpoint::Tap(a), Endpoint::Tap(b)) = (&plan.endpoints.a, &plan.endpoints.b) else {
+            return None;
+        };
+        let (a, b) = (a.address.address, b.address.address);
+        let mut known = Vec::new();
+        for (i, traffic) in plan.traffic.iter().enumerate() {
+            let Traffic::Tcp(tcp) = traffic else {
+                return None;
+            };
+            let (source, destination) = if tcp.from == Side::A { (a, b) } else { (b, a) };
+            let admits = |s: &Selector| {
+                s.transport.is_none_or(|t| t == Transport::Tcp)
+                    && s.qp.is_none()
+                    && s.port.is_none_or(|port| port == tcp.port)
+                    && s.from.is_none_or(|from| from == tcp.from)
+                    && s.source.is_none_or(|net| net.contains(source))
+                    && s.destination.is_none_or(|net| net.contains(destination))
+            };
+            if plan.selectors.is_empty() || plan.selectors.iter().any(admits) {
+                let times = tcp.connections.min(1024);
+                known.extend((0..times).map(|_| Known {
+                    entry: i + 1,
+                    traffic: tcp,
+                }));
+            }
+        }
+        Some(known)
+    }
+
+    /// True when every selector is of a transport that is not this one.
+    fn excluded(&self, transport: Transport) -> bool {
+        let other = |s: &Selector| match transport {
+            Transport::Tcp => s.transport == Some(Transport::Roce) || s.qp.is_some(),
+            Transport::Roce => s.transport == Some(Transport::Tcp) || s.port.is_some(),
+        };
+        !self.plan.selectors.is_empty() && self.plan.selectors.iter().all(other)
+    }
+
+    fn events(&mut self) {
+        let known = self.known();
+        for (i, event) in self.plan.events.iter().enumerate() {
+            self.position(i, event);
+            let admitted = self.kind(i, event);
+            self.action(i, event);
+            if let Some(known) = &known {
+                if admitted {
+                    self.reachable(i, event, known);
+                }
+            } else if event.connection > 65_534 {
+                self.mistake(
+                    at!["events", i, "connection"],
+                    format!(
+                        "event {}: connection {}, expected 0 to 65534",
+                        i + 1,
+                        event.connection
+                    ),
+                );
+            }
+        }
+    }
+
+    fn position(&mut self, i: usize, event: &Event) {
+        let n = i + 1;
+        let named: Vec<&str> = [
+            ("packet", event.packet.is_some()),
+            ("byte", event.byte.is_some()),
+            ("psn", event.psn.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(name, named)| named.then_some(name))
+        .collect();
+        match named.as_slice() {
+            [] => self.mistake(
+                at!["events", i],
+                format!("event {n} names no position: expected one of packet, byte and psn"),
+            ),
+            [_] => {}
+            [.., last] => self.mistake(
+                at!["events", i, *last],
+                format!(
+                    "event {n} names {}: expected one position",
+                    named.join(" and ")
+                ),
+            ),
+        }
+        if event.packet == Some(0) {
+            self.mistake(
+                at!["events", i, "packet"],
+                format!("event {n}: packet 0, but packets count from 1"),
+            );
+        }
+        if event.byte.is_some_and(|byte| byte >= MAX_BYTE) {
+            self.mistake(
+                at!["events", i, "byte"],
+                format!("event {n}: expected a byte below {MAX_BYTE}"),
+            );
+        }
+    }
+
+    /// False when the selectors keep the kind out.
+    fn kind(&mut self, i: usize, event: &Event) -> bool {
+        let n = i + 1;
+        let kind = event.kind;
+        if event.byte.is_some() && kind != Kind::Data {
+            self.mistake(
+                at!["events", i, "kind"],
+                format!("event {n}: bytes are carried by data, expected kind: data and not {kind}"),
+            );
+        }
+        if event.psn.is_some() && !matches!(kind, Kind::Data | Kind::ReadRequest) {
+            self.mistake(
+                at!["events", i, "kind"],
+                format!("event {n}: psn names data or read-request; a {kind} is counted, expected packet"),
+            );
+        }
+        if kind == Kind::ReadRequest && event.packet.is_some() {
+            self.mistake(
+                at!["events", i, "packet"],
+                format!("event {n}: a read-request is named by its psn, not by packet"),
+            );
+        }
+        let needs = match kind {
+            Kind::Nak | Kind::Cnp | Kind::ReadRequest => Some(Transport::Roce),
+            Kind::Syn | Kind::Fin | Kind::Rst => Some(Transport::Tcp),
+            Kind::Data if event.psn.is_some() => Some(Transport::Roce),
+            Kind::Data => Some(Transport::Tcp),
+            Kind::Ack | Kind::Any => None,
+        };
+        let what = match kind {
+            Kind::Data if event.psn.is_some() => "psn".to_owned(),
+            Kind::Data if event.byte.is_some() => "byte".to_owned(),
+            Kind::Data => "a data packet by number".to_owned(),
+            _ => format!("kind {kind}"),
+        };
+        let keeps_out = needs.filter(|&transport| self.excluded(transport));
+        if let Some(transport) = keeps_out {
+            let (of, admitted) = match transport {
+                Transport::Tcp => ("TCP", "RoCE"),
+                Transport::Roce => ("RoCE", "TCP"),
+            };
+            self.mistake(
+                at!["events", i],
+                format!("event {n} can't fire: {what} is of {of}, and the selectors admit {admitted} only"),
+            );
+        }
+        // Only data and read requests have a place of their own that is seen again.
+        let counted = !matches!(kind, Kind::Data | Kind::ReadRequest);
+        let once = [Iterations::first(), Iterations::all()].contains(&event.iterations);
+        if counted && !once {
+            self.mistake(
+                at!["events", i, "iterations"],
+                format!(
+                    "event {n}: each {kind} packet has a number of its own and is seen once, expected iteration 1"
+                ),
+            );
+        }
+        keeps_out.is_none()
+    }
+
+    fn action(&mut self, i: usize, event: &Event) {
+        let n = i + 1;
+        let Action {
+            drop,
+            ecn,
+            corrupt,
+            delay,
+        } = &event.action;
+        let others = *ecn || corrupt.is_some() || delay.is_some();
+        if !drop && !others {
+            self.mistake(
+                at!["events", i, "action"],
+                format!("event {n} does nothing: expected drop, ecn, corrupt or delay"),
+            );
+        }
+        if *drop && others {
+            self.mistake(
+                at!["events", i, "action"],
+                format!("event {n}: a packet that is dropped can't be changed or delayed, expected drop alone"),
+            );
+        }
+        if let Some(delay) = delay
+            && !(1..=MAX_DELAY_NS).contains(&delay.as_nanos())
+        {
+            self.mistake(
+                at!["events", i, "action", "delay"],
+                format!("event {n}: delay {delay}, expected 1ns to 1000s"),
+            );
+        }
+        if let Some(corrupt) = corrupt {
+            if corrupt.mask == 0 {
+                self.mistake(
+                    at!["events", i, "action", "corrupt", "mask"],
+                    format!("event {n}: mask 0 changes nothing, expected 0x01 to 0xff"),
+                );
+            }
+            if corrupt.offset > 0xfff {
+                self.mistake(
+                    at!["events", i, "action", "corrupt", "offset"],
+                    format!("event {n}: offset {}, expected 0 to 4095", corrupt.offset),
+                );
+            }
+            let bare = matches!(event.kind, Kind::Ack | Kind::Syn | Kind::Rst);
+            if bare && corrupt.at == super::CorruptBase::Payload {
+                self.mistake(
+                    at!["events", i, "action", "corrupt"],
+                    format!("event {n}: {} packets have no payload to corrupt, expected at: frame, ip or transport", event.kind),
+                );
+            }
+        }
+    }
+
+    /// Whether built-in traffic can bring the packet at all.
+    fn reachable(&mut self, i: usize, event: &Event, known: &[Known<'_>]) {
+        let n = i + 1;
+        let Some(Known { entry, traffic }) = known.get(event.connection as usize) else {
+            let path = at!["events", i, "connection"];
+            self.mistake(
+                path,
+                format!("event {n} can't fire: {}", beyond(event.connection, known)),
+            );
+            return;
+        };
+        if event.psn.is_some() || matches!(event.kind, Kind::Nak | Kind::Cnp | Kind::ReadRequest) {
+            self.mistake(
+                at!["events", i],
+                format!(
+                    "event {n} can't fire: connection {} is of TCP (traffic {entry})",
+                    event.connection
+                ),
+            );
+        } else if event.kind == Kind::Data && event.direction != traffic.from.sends() {
+            self.mistake(
+                at!["events", i, "direction"],
+                format!(
+                    "event {n} can't fire: data of connection {} goes {} (traffic {entry})",
+                    event.connection,
+                    traffic.from.sends()
+                ),
+            );
+        } else if let Some(byte) = event.byte
+            && byte >= traffic.bytes.0
+        {
+            self.mistake(
+                at!["events", i, "byte"],
+                format!(
+                    "event {n} can't fire: connection {} carries {} bytes (traffic {entry}), the last is {}",
+                    event.connection,
+                    traffic.bytes.0,
+                    traffic.bytes.0.saturating_sub(1)
+                ),
+            );
+        }
+    }
+
+    /// Events that meet at one position.
+    fn positions(&mut self) {
+        for (
+            PositionKey {
+                connection,
+                direction,
+                position,
+            },
+            events,
+        ) in merge::by_position(&self.plan.events)
+        {
+            let what = match position {
+                Position::Packet(Kind::Data, n) => format!("packet {n}"),
+                Position::Packet(kind, n) => format!("{kind} {n}"),
+                Position::Byte(byte) => format!("byte {byte}"),
+                Position::Psn(_, psn) => format!("psn {psn}"),
+            };
+            match merge::merge(&events) {
+                Err(conflict) => self.mistake(
+                    at!["events", conflict.second],
+                    format!(
+                        "events {} and {} both take iteration {} of {what}, connection {connection} {direction}: {}",
+                        conflict.first + 1,
+                        conflict.second + 1,
+                        conflict.iteration,
+                        conflict.reason
+                    ),
+                ),
+                Ok(clauses) if clauses.len() > CLAUSES => {
+                    let last = events.last().map_or(0, |(index, _)| *index);
+                    self.mistake(
+                        at!["events", last],
+                        format!(
+                            "{} different ranges of iterations at {what}, connection {connection} {direction}: the card holds {CLAUSES}",
+                            clauses.len()
+                        ),
+                    );
+                }
+                Ok(_) => {}
+            }
+        }
+    }
+
+    fn expectations(&mut self) {
+        let known = self.known();
+        let taps = matches!(self.plan.endpoints.a, Endpoint::Tap(_));
+        let mut outcome = None;
+        for (i, expectation) in self.plan.expect.iter().enumerate() {
+            let n = i + 1;
+            let (key, connection, direction) = match expectation {
+                Expectation::Traffic(expected) => {
+                    if !taps {
+                        self.mistake(
+                            at!["expect", i],
+                            format!("expectation {n}: there is no traffic with pcap endpoints"),
+                        );
+                    }
+                    if outcome
+                        .replace(expected)
+                        .is_some_and(|before| before != expected)
+                    {
+                        self.mistake(
+                            at!["expect", i],
+                            format!("expectation {n} contradicts an earlier one: traffic either completes or fails"),
+                        );
+                    }
+                    continue;
+                }
+                Expectation::Retransmission(r) => {
+                    if r.packet.is_some() && r.byte.is_some() {
+                        self.mistake(
+                            at!["expect", i, "retransmission", "byte"],
+                            format!("expectation {n} names packet and byte: expected one of them"),
+                        );
+                    }
+                    if r.packet == Some(0) {
+                        self.mistake(
+                            at!["expect", i, "retransmission", "packet"],
+                            format!("expectation {n}: packet 0, but packets count from 1"),
+                        );
+                    }
+                    if r.within.is_some_and(|within| within.as_nanos() == 0) {
+                        self.mistake(
+                            at!["expect", i, "retransmission", "within"],
+                            format!("expectation {n}: expected a time above 0"),
+                        );
+                    }
+                    ("retransmission", r.connection, r.direction)
+                }
+                Expectation::Retransmissions(r) => {
+                    if r.at_least.is_none() && r.at_most.is_none() {
+                        self.mistake(
+                            at!["expect", i, "retransmissions"],
+                            format!("expectation {n} demands nothing: expected at_most, at_least or both"),
+                        );
+                    }
+                    if let (Some(least), Some(most)) = (r.at_least, r.at_most)
+                        && least > most
+                    {
+                        self.mistake(
+                            at!["expect", i, "retransmissions", "at_least"],
+                            format!("expectation {n}: at_least {least} is above at_most {most}"),
+                        );
+                    }
+                    ("retransmissions", r.connection, r.direction)
+                }
+            };
+            if self.excluded(Transport::Tcp) {
+                self.mistake(
+                    at!["expect", i],
+                    format!("expectation {n}: retransmissions are told of TCP, and the selectors admit RoCE only"),
+                );
+            }
+            if let Some(known) = &known {
+                self.observable(at!["expect", i, key], n, connection, direction, known);
+            } else if connection > 65_534 {
+                self.mistake(
+                    at!["expect", i, key, "connection"],
+                    format!("expectation {n}: connection {connection}, expected 0 to 65534"),
+                );
+            }
+        }
+    }
+
+    /// Whether built-in traffic brings what an expectation looks at.
+    fn observable(
+        &mut self,
+        path: &[Step<'_>],
+        n: usize,
+        connection: u32,
+        direction: Option<Direction>,
+        known: &[Known<'_>],
+    ) {
+        let (message, key) = match known.get(connection as usize) {
+            None => (
+                format!(
+                    "expectation {n} can't be met: {}",
+                    beyond(connection, known)
+                ),
+                "connection",
+            ),
+            Some(Known { entry, traffic }) => match direction {
+                Some(direction) if direction != traffic.from.sends() => {
+                    let sends = traffic.from.sends();
+                    (
+                        format!(
+                            "expectation {n}: data of connection {connection} goes {sends} (traffic {entry})"
+                        ),
+                        "direction",
+                    )
+                }
+                _ => return,
+            },
+        };
+        let path: Vec<Step<'_>> = path.iter().copied().chain([Step::Key(key)]).collect();
+        self.mistake(&path, message);
+    }
+
+    fn limits(&mut self) {
+        let snapshot = self.plan.capture.snapshot.0;
+        if snapshot > MAX_FRAME {
+            self.mistake(
+                at!["capture", "snapshot"],
+                format!("snapshot of {snapshot} bytes: expected 0 to {MAX_FRAME}"),
+            );
+        }
+        let hour = 3_600_000_000_000;
+        for (key, value, most) in [
+            ("traffic", self.plan.timeouts.traffic, 24 * hour),
+            ("quiet", self.plan.timeouts.quiet, hour),
+        ] {
+            if !(1..=most).contains(&value.as_nanos()) {
+                self.mistake(
+                    at!["timeouts", key],
+                    format!(
+                        "timeout {value}: expected above 0 and at most {}s",
+                        most / 1_000_000_000
+                    ),
+                );
+            }
+        }
+    }
+}
+
+/// Why a connection will not be there.
+fn beyond(connection: u32, known: &[Known<'_>]) -> String {
+    match known.len() {
+        0 => {
+            format!("there is no connection {connection}, the selectors admit none of the traffic")
+        }
+        1 => format!("there is no connection {connection}, the traffic opens one, connection 0"),
+        n => format!("there is no connection {connection}, the traffic opens {n}, counted from 0"),
+    }
+}

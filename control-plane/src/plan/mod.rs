@@ -1,0 +1,890 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The plan: what is plugged into the card, what traffic runs, what happens to which packets,
+//! and what is expected of the device under test. A YAML file, described in docs/plan.md.
+//!
+//! The types below are the one source of the format: serde reads them, [`schema`] prints them.
+//! What types can't say is checked in [`check`], and each mistake is found by line and column.
+
+mod check;
+pub(crate) mod source;
+mod values;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use serde_saphyr::{MessageFormatter, RenderOptions, SnippetMode, UserMessageFormatter};
+
+pub use source::Place;
+pub use values::{Duration, IterationRange, Iterations, Network, Size, SysctlValue};
+
+/// The one version of the format.
+pub const VERSION: u32 = 1;
+
+/// A test: everything a run needs to know.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// Version of the format, 1.
+    #[schemars(range(min = 1, max = 1))]
+    pub version: u32,
+    /// Short name: letters, digits, `-`, `_` and `.`; names the run's directory.
+    #[schemars(regex(pattern = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"))]
+    pub name: String,
+    /// What the test asks, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// How the virtual card is built and clocked.
+    #[serde(default)]
+    pub card: CardSpec,
+    /// What is plugged into the two ports.
+    pub endpoints: Endpoints,
+    /// Which connections are counted; without any, every one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub selectors: Vec<Selector>,
+    /// What runs, one after the other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traffic: Vec<Traffic>,
+    /// What happens to which packets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<Event>,
+    /// What the device under test has to do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expect: Vec<Expectation>,
+    /// What is written down of each packet.
+    #[serde(default)]
+    pub capture: CaptureSpec,
+    /// How long the steps of a run may take.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+}
+
+/// How the virtual card is built and clocked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CardSpec {
+    /// Bits of the core's data path: 512 (100G) or 64 (10G). Default 512.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = [64, 512, null]))]
+    pub width: Option<u32>,
+    /// Follows from the endpoints: wall for TAPs, virtual for pcap files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<CardTime>,
+}
+
+/// What the card's time follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CardTime {
+    /// The host's clock.
+    Wall,
+    /// A calendar of its own that skips idle time: repeatable bit for bit.
+    Virtual,
+}
+
+/// The endpoints at port A and port B.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoints {
+    /// At port A.
+    pub a: Endpoint,
+    /// At port B.
+    pub b: Endpoint,
+}
+
+/// What is plugged into a port.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Endpoint {
+    /// A Linux host in a network namespace of its own.
+    Tap(TapEndpoint),
+    /// A capture file whose frames come in at this port.
+    Pcap(PcapEndpoint),
+}
+
+/// A Linux host in a network namespace of its own, joined to the port by a TAP.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TapEndpoint {
+    /// Address with prefix length.
+    pub address: Network,
+    /// Largest packet, 68 to 10222. Default 1500.
+    #[serde(default = "default_mtu")]
+    #[schemars(range(min = 68, max = 10222))]
+    pub mtu: u32,
+    /// Kernel settings of this host, such as `net.ipv4.tcp_ecn: 1`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sysctls: BTreeMap<String, SysctlValue>,
+}
+
+fn default_mtu() -> u32 {
+    1500
+}
+
+/// A capture file played into the port, and where frames that leave there go.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PcapEndpoint {
+    /// Frames that come in, pcap or pcapng; relative to the plan. Without it the port is silent.
+    #[serde(default, rename = "in", skip_serializing_if = "Option::is_none")]
+    pub input: Option<PathBuf>,
+    /// When they come in.
+    #[serde(default)]
+    pub pace: Pace,
+    /// Frames that leave at this port, pcapng; relative to the run's directory.
+    #[serde(default, rename = "out", skip_serializing_if = "Option::is_none")]
+    pub output: Option<PathBuf>,
+}
+
+/// When the frames of a file come in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pace {
+    /// At their recorded times.
+    #[default]
+    Recorded,
+    /// Back to back.
+    LineRate,
+}
+
+/// Admits connections by the packet that opens them; what is left out may be anything.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Selector {
+    /// Transport.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<Transport>,
+    /// TCP destination port of the opener.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// RoCE destination queue pair.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 0xff_ffff))]
+    pub qp: Option<u32>,
+    /// Source address or network of the opener.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Network>,
+    /// Destination address or network of the opener.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination: Option<Network>,
+    /// Port of the card at which the opener comes in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Side>,
+}
+
+/// A transport whose connections are tracked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// TCP.
+    Tcp,
+    /// RoCEv2.
+    Roce,
+}
+
+/// An endpoint, by its port of the card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// At port A.
+    A,
+    /// At port B.
+    B,
+}
+
+impl Side {
+    /// The direction of what this side sends.
+    pub fn sends(self) -> Direction {
+        match self {
+            Side::A => Direction::AToB,
+            Side::B => Direction::BToA,
+        }
+    }
+}
+
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Side::A => "a",
+            Side::B => "b",
+        })
+    }
+}
+
+/// The way of a packet through the card.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// From port A to port B.
+    AToB,
+    /// From port B to port A.
+    BToA,
+}
+
+impl Direction {
+    /// Lane of the card: 0 A to B, 1 B to A.
+    pub fn lane(self) -> usize {
+        match self {
+            Direction::AToB => 0,
+            Direction::BToA => 1,
+        }
+    }
+
+    /// The direction of a lane of the card.
+    pub fn of_lane(lane: usize) -> Direction {
+        if lane == 0 {
+            Direction::AToB
+        } else {
+            Direction::BToA
+        }
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Direction::AToB => "a-to-b",
+            Direction::BToA => "b-to-a",
+        })
+    }
+}
+
+/// Something that makes packets. Entries run one after the other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Traffic {
+    /// Built-in TCP transfer.
+    Tcp(TcpTraffic),
+    /// Any program, run at an endpoint.
+    Command(CommandTraffic),
+}
+
+/// A TCP transfer; every byte that arrives is compared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TcpTraffic {
+    /// Endpoint that connects and sends.
+    pub from: Side,
+    /// Endpoint that listens and receives.
+    pub to: Side,
+    /// Bytes of each connection.
+    pub bytes: Size,
+    /// Connections at the same time. Default 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub connections: u32,
+    /// Port of the listener. Default 5001.
+    #[serde(default = "default_port")]
+    #[schemars(range(min = 1))]
+    pub port: u16,
+    /// Congestion control of the sender; the kernel's default without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn default_port() -> u16 {
+    5001
+}
+
+/// A program run by a shell at an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommandTraffic {
+    /// Endpoint that runs it.
+    pub on: Side,
+    /// Command line for `sh -c`.
+    pub run: String,
+    /// Go on with the next entry at once; it is ended when all others are done.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
+}
+
+/// One identity, and what happens to its packet. Exactly one of `packet`, `byte`, `psn`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Event {
+    /// Connection, from 0 in order of appearance among those the selectors admit.
+    #[serde(default)]
+    #[schemars(range(max = 65534))]
+    pub connection: u32,
+    /// Direction of the packet.
+    pub direction: Direction,
+    /// Kind of packet; data by default.
+    #[serde(default)]
+    pub kind: Kind,
+    /// The n-th packet of the kind, from 1. TCP data: the n-th segment of new data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub packet: Option<u32>,
+    /// The TCP segment that covers this byte of the stream, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub byte: Option<u64>,
+    /// The RoCE packet with this PSN, relative to the first, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub psn: Option<u32>,
+    /// Which times that this position is seen; the first by default.
+    #[serde(default = "Iterations::first")]
+    pub iterations: Iterations,
+    /// What happens to the packet.
+    pub action: Action,
+}
+
+/// What a packet is.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Carries payload.
+    #[default]
+    Data,
+    /// Acknowledges and carries no payload.
+    Ack,
+    /// RoCE negative acknowledgement.
+    Nak,
+    /// RoCE congestion notification.
+    Cnp,
+    /// RoCE read request.
+    ReadRequest,
+    /// TCP SYN, also with ACK.
+    Syn,
+    /// TCP FIN.
+    Fin,
+    /// TCP RST.
+    Rst,
+    /// Every packet.
+    Any,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Data => "data",
+            Kind::Ack => "ack",
+            Kind::Nak => "nak",
+            Kind::Cnp => "cnp",
+            Kind::ReadRequest => "read-request",
+            Kind::Syn => "syn",
+            Kind::Fin => "fin",
+            Kind::Rst => "rst",
+            Kind::Any => "any",
+        })
+    }
+}
+
+/// What happens to a packet: `drop`, `ecn`, or a mapping that can combine several.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct Action {
+    /// The packet does not leave.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub drop: bool,
+    /// ECN field becomes CE, checksum mended.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ecn: bool,
+    /// One byte is changed, no checksum mended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub corrupt: Option<Corrupt>,
+    /// The packet leaves this much later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay: Option<Duration>,
+}
+
+/// The long form of [`Action`].
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct ActionMap {
+    /// The packet does not leave.
+    #[serde(default)]
+    drop: bool,
+    /// The ECN field becomes CE; the IPv4 checksum is mended.
+    #[serde(default)]
+    ecn: bool,
+    /// One byte is changed; no checksum is mended.
+    #[serde(default)]
+    corrupt: Option<Corrupt>,
+    /// The packet leaves this much later.
+    #[serde(default)]
+    delay: Option<Duration>,
+}
+
+impl<'de> Deserialize<'de> for Action {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Action;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("drop, ecn, or a mapping of drop, ecn, corrupt and delay")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Action, E> {
+                match text {
+                    "drop" => Ok(Action {
+                        drop: true,
+                        ..Action::default()
+                    }),
+                    "ecn" => Ok(Action {
+                        ecn: true,
+                        ..Action::default()
+                    }),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Action, A::Error> {
+                let ActionMap {
+                    drop,
+                    ecn,
+                    corrupt,
+                    delay,
+                } = Deserialize::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(Action {
+                    drop,
+                    ecn,
+                    corrupt,
+                    delay,
+                })
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl JsonSchema for Action {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Action".into()
+    }
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let map = generator.subschema_for::<ActionMap>();
+        schemars::json_schema!({
+            "anyOf": [{"type": "string", "enum": ["drop", "ecn"]}, map],
+            "description": "What happens to the packet.",
+        })
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        if self.drop {
+            parts.push("drop".to_owned());
+        }
+        if self.ecn {
+            parts.push("ecn".to_owned());
+        }
+        if let Some(corrupt) = &self.corrupt {
+            parts.push(format!("corrupt {corrupt}"));
+        }
+        if let Some(delay) = self.delay {
+            parts.push(format!("delay {delay}"));
+        }
+        f.write_str(&parts.join(" + "))
+    }
+}
+
+/// A byte that is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Corrupt {
+    /// What the offset is counted from. Default payload.
+    #[serde(default)]
+    pub at: CorruptBase,
+    /// Byte, from 0. Default 0.
+    #[serde(default)]
+    #[schemars(range(max = 4095))]
+    pub offset: u16,
+    /// XORed into the byte. Default 0x01.
+    #[serde(default = "default_mask")]
+    #[schemars(range(min = 1))]
+    pub mask: u8,
+}
+
+fn default_mask() -> u8 {
+    1
+}
+
+impl fmt::Display for Corrupt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} byte {} ^ {:#04x}", self.at, self.offset, self.mask)
+    }
+}
+
+/// What an offset is counted from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CorruptBase {
+    /// First byte of the frame.
+    Frame,
+    /// IP header.
+    Ip,
+    /// TCP header, or BTH.
+    Transport,
+    /// First byte after the transport's headers.
+    #[default]
+    Payload,
+}
+
+impl fmt::Display for CorruptBase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CorruptBase::Frame => "frame",
+            CorruptBase::Ip => "ip",
+            CorruptBase::Transport => "transport",
+            CorruptBase::Payload => "payload",
+        })
+    }
+}
+
+/// What the device under test has to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Expectation {
+    /// How the traffic ends.
+    Traffic(TrafficOutcome),
+    /// A packet is sent again.
+    Retransmission(RetransmissionExpectation),
+    /// How many packets are sent again.
+    Retransmissions(RetransmissionCount),
+}
+
+/// How the traffic ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrafficOutcome {
+    /// Every entry ends by itself and without error, and every byte arrives as it was sent.
+    Completes,
+    /// At least one entry fails or runs into the time limit.
+    Fails,
+}
+
+/// A packet that has to be sent again. At most one of `packet` and `byte`; neither: any packet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RetransmissionExpectation {
+    /// Connection, from 0.
+    #[serde(default)]
+    pub connection: u32,
+    /// Direction of the packet; either by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// The n-th segment of new data, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub packet: Option<u32>,
+    /// The segment that covers this byte of the stream, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub byte: Option<u64>,
+    /// At most this long after the packet was sent before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<Duration>,
+    /// What made the sender do it.
+    #[serde(default)]
+    pub cause: ExpectedCause,
+}
+
+/// What made the sender send again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExpectedCause {
+    /// Whatever it was.
+    #[default]
+    Any,
+    /// Duplicate or selective acknowledgements.
+    Fast,
+    /// The retransmission timer.
+    Timeout,
+    /// A tail loss probe.
+    TailProbe,
+}
+
+impl fmt::Display for ExpectedCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ExpectedCause::Any => "any",
+            ExpectedCause::Fast => "fast",
+            ExpectedCause::Timeout => "timeout",
+            ExpectedCause::TailProbe => "tail-probe",
+        })
+    }
+}
+
+/// How many packets of a connection are sent again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RetransmissionCount {
+    /// Connection, from 0.
+    #[serde(default)]
+    pub connection: u32,
+    /// Direction of the packets; both by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub direction: Option<Direction>,
+    /// Not fewer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<u64>,
+    /// Not more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<u64>,
+}
+
+/// What is written down of each packet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CaptureSpec {
+    /// First bytes of each frame, to whole 32 bytes, at most 10240. Default 128.
+    #[serde(default = "default_snapshot")]
+    pub snapshot: Size,
+}
+
+fn default_snapshot() -> Size {
+    Size(128)
+}
+
+impl Default for CaptureSpec {
+    fn default() -> Self {
+        CaptureSpec {
+            snapshot: default_snapshot(),
+        }
+    }
+}
+
+/// How long the steps of a run may take, on the host's clock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Timeouts {
+    /// All traffic. Default 60s.
+    #[serde(default = "default_traffic_timeout")]
+    pub traffic: Duration,
+    /// Silence on both ports after which a run is over. Default 250ms.
+    #[serde(default = "default_quiet")]
+    pub quiet: Duration,
+}
+
+fn default_traffic_timeout() -> Duration {
+    Duration(60_000_000_000)
+}
+
+fn default_quiet() -> Duration {
+    Duration(250_000_000)
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Timeouts {
+            traffic: default_traffic_timeout(),
+            quiet: default_quiet(),
+        }
+    }
+}
+
+/// One mistake in a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where it stands.
+    pub place: Place,
+    /// What is wrong and what was expected.
+    pub message: String,
+}
+
+/// A plan that can't be used: every mistake found, in the order of the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanError {
+    /// Name of the file.
+    pub file: String,
+    /// At least one.
+    pub mistakes: Vec<Mistake>,
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, Mistake { place, message }) in self.mistakes.iter().enumerate() {
+            let end = if i > 0 { "\n" } else { "" };
+            write!(
+                f,
+                "{end}{}:{}:{}: {message}",
+                self.file, place.line, place.column
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// Longest plan that is read.
+const MAX_TEXT: usize = 16 << 20;
+
+impl Plan {
+    /// Reads and checks a plan; `file` names it in mistakes.
+    pub fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
+        let fail = |place, message| PlanError {
+            file: file.to_owned(),
+            mistakes: vec![Mistake { place, message }],
+        };
+        if text.len() > MAX_TEXT {
+            let message = format!("{} bytes: a plan has at most {MAX_TEXT}", text.len());
+            return Err(fail(Place::START, message));
+        }
+        let yaml = |error: serde_saphyr::Error| {
+            let (place, message) = explain(&error);
+            fail(place, message)
+        };
+        let tree: source::Node =
+            serde_saphyr::from_str_with_options(text, options()).map_err(yaml)?;
+        // The version first: what else a plan of another version says can't be judged.
+        if tree.has("version") && tree.unsigned("version") != Some(VERSION.into()) {
+            let message = format!("version: this midwire reads version {VERSION} of plans");
+            return Err(fail(tree.place(source::at!["version"]), message));
+        }
+        let plan: Plan = serde_saphyr::from_str_with_options(text, options()).map_err(yaml)?;
+        let mut mistakes = check::check(&plan, &tree);
+        if mistakes.is_empty() {
+            return Ok(plan);
+        }
+        mistakes.sort_by_key(|mistake| mistake.place);
+        Err(PlanError {
+            file: file.to_owned(),
+            mistakes,
+        })
+    }
+
+    /// Reads and checks the bytes of a plan; text that is not UTF-8 is a mistake like others.
+    pub fn parse_bytes(file: &str, bytes: &[u8]) -> Result<Plan, PlanError> {
+        std::str::from_utf8(bytes)
+            .map_err(|error| {
+                let good = &bytes[..error.valid_up_to()];
+                let line = good.iter().filter(|&&byte| byte == b'\n').count() as u64 + 1;
+                let start = good
+                    .iter()
+                    .rposition(|&byte| byte == b'\n')
+                    .map_or(0, |at| at + 1);
+                let column = String::from_utf8_lossy(&good[start..]).chars().count() as u64 + 1;
+                let place = Place { line, column };
+                let message = "not UTF-8: a plan is YAML in UTF-8".to_owned();
+                PlanError {
+                    file: file.to_owned(),
+                    mistakes: vec![Mistake { place, message }],
+                }
+            })
+            .and_then(|text| Plan::parse(file, text))
+    }
+
+    /// Reads and checks a file; gives its text too.
+    pub fn read(path: &Path) -> Result<(Plan, String), crate::Error> {
+        let bytes = std::fs::read(path).map_err(|source| crate::Error::ReadPlan {
+            path: path.into(),
+            source,
+        })?;
+        let plan = Plan::parse_bytes(&path.display().to_string(), &bytes)?;
+        Ok((plan, String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
+    /// What the card's time follows.
+    pub fn time(&self) -> CardTime {
+        match self.endpoints.a {
+            Endpoint::Tap(_) => CardTime::Wall,
+            Endpoint::Pcap(_) => CardTime::Virtual,
+        }
+    }
+
+    /// Bits of the core's data path.
+    pub fn width(&self) -> u32 {
+        self.card.width.unwrap_or(512)
+    }
+}
+
+impl Event {
+    /// The identity in words, without connection and iterations: `packet 5`, `ack 3`, `byte 100000`.
+    pub fn position_text(&self) -> String {
+        match (self.packet, self.byte, self.psn) {
+            (Some(n), ..) if self.kind == Kind::Data => format!("packet {n}"),
+            (Some(n), ..) => format!("{} {n}", self.kind),
+            (_, Some(byte), _) => format!("byte {byte}"),
+            (_, _, Some(psn)) if self.kind == Kind::ReadRequest => {
+                format!("read-request psn {psn}")
+            }
+            (_, _, psn) => format!("psn {}", psn.unwrap_or(0)),
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}, connection {} {}, {}, iteration {}",
+            self.action,
+            self.connection,
+            self.direction,
+            self.position_text(),
+            self.iterations
+        )
+    }
+}
+
+/// Limits under which no text can exhaust stack or memory.
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! { max_depth: 32 },
+        with_snippet: false,
+    }
+}
+
+/// Place and message of an error of the YAML reader.
+fn explain(error: &serde_saphyr::Error) -> (Place, String) {
+    let error = error.without_snippet();
+    let place = error.location().map_or(Place::START, Place::of);
+    let formatter: &dyn MessageFormatter = &UserMessageFormatter;
+    let mut options = RenderOptions::new(formatter);
+    options.snippets = SnippetMode::Off;
+    let rendered = error.render_with_options(options);
+    // The place is told once, at the front.
+    let message = rendered
+        .rsplit_once(" at line ")
+        .map_or(rendered.as_str(), |(message, _)| message);
+    let message = match message {
+        "invalid u8" => "expected a whole number from 0 to 255",
+        "invalid u16" => "expected a whole number from 0 to 65535",
+        "invalid u32" => "expected a whole number from 0 to 4294967295",
+        "invalid u64" => "expected a whole number from 0",
+        "unexpected end of file" => {
+            "unexpected end of the text, expected a plan: version: 1, name, endpoints …"
+        }
+        "expected mapping start" => "expected a mapping of keys to values",
+        other => other,
+    };
+    (place, message.to_owned())
+}
+
+/// The JSON Schema of plans.
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(Plan).to_value()
+}
+
+/// True when both addresses are of one family.
+pub(crate) fn same_family(a: IpAddr, b: IpAddr) -> bool {
+    a.is_ipv4() == b.is_ipv4()
+}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,700 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Each kind of mistake, with the line it must be found on; and text that is no plan at all.
+
+use super::*;
+
+/// A plan whose events, expectations and so on begin at line 12.
+const TAPS: &str = "\
+version: 1
+name: test
+endpoints:
+  a: {tap: {address: 10.77.0.1/24}}
+  b: {tap: {address: 10.77.0.2/24}}
+selectors:
+  - {transport: tcp, port: 5001}
+traffic:
+  - tcp: {from: a, to: b, bytes: 100kB}
+  - tcp: {from: b, to: a, bytes: 1MB, connections: 2}
+";
+
+const PCAPS: &str = "\
+version: 1
+name: test
+endpoints:
+  a: {pcap: {in: frames.pcap}}
+  b: {pcap: {}}
+";
+
+fn mistakes(text: &str) -> Vec<(u64, u64, String)> {
+    Plan::parse("plan.yaml", text)
+        .expect_err(text)
+        .mistakes
+        .into_iter()
+        .map(|m| (m.place.line, m.place.column, m.message))
+        .collect()
+}
+
+#[track_caller]
+fn one_mistake(text: &str, line: u64, column: u64, part: &str) {
+    let found = mistakes(text);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let (at_line, at_column, message) = &found[0];
+    assert!(message.contains(part), "{part:?} is not in {message:?}");
+    assert_eq!((*at_line, *at_column), (line, column), "{message}");
+}
+
+#[track_caller]
+fn event_mistake(event: &str, column: u64, part: &str) {
+    one_mistake(&format!("{TAPS}events:\n  - {event}\n"), 12, column, part);
+}
+
+#[test]
+fn what_is_left_out_has_defaults() {
+    let plan = Plan::parse(
+        "plan.yaml",
+        &format!("{TAPS}events:\n  - {{direction: a-to-b, packet: 5, action: drop}}\n"),
+    )
+    .unwrap();
+    assert_eq!(plan.width(), 512);
+    assert_eq!(plan.time(), CardTime::Wall);
+    assert_eq!(plan.capture.snapshot, Size(128));
+    let event = &plan.events[0];
+    assert_eq!((event.connection, event.kind), (0, Kind::Data));
+    assert_eq!(event.iterations, Iterations::first());
+    assert_eq!(
+        event.to_string(),
+        "drop, connection 0 a-to-b, packet 5, iteration 1"
+    );
+    let Traffic::Tcp(tcp) = &plan.traffic[0] else {
+        panic!("not TCP")
+    };
+    assert_eq!((tcp.connections, tcp.port), (1, 5001));
+    assert_eq!(
+        Plan::parse("plan.yaml", PCAPS).unwrap().time(),
+        CardTime::Virtual
+    );
+}
+
+#[test]
+fn a_plan_survives_json() {
+    let text = format!(
+        "{TAPS}events:
+  - {{direction: a-to-b, packet: 5, iterations: [1-2, 7], action: {{ecn: true, delay: 2500ns}}}}
+  - {{direction: a-to-b, byte: 70000, action: {{corrupt: {{at: ip, offset: 8, mask: 0xff}}}}}}
+expect:
+  - traffic: completes
+  - retransmission: {{packet: 5, within: 1s, cause: tail-probe}}
+"
+    );
+    let plan = Plan::parse("plan.yaml", &text).unwrap();
+    let json = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+    // JSON is YAML.
+    assert_eq!(Plan::parse("plan.json", &json).unwrap(), plan);
+}
+
+#[test]
+fn yaml_and_type_mistakes_are_located() {
+    one_mistake("", 1, 1, "expected a plan");
+    one_mistake("version: 1\nname: [\n", 2, 7, "unclosed bracket");
+    one_mistake("version: 2\nfuture: yes\n", 1, 10, "reads version 1");
+    one_mistake("- 1\n", 1, 1, "expected a mapping");
+    one_mistake("name: x\n", 1, 1, "missing field `version`");
+    one_mistake(
+        &format!("{PCAPS}nmae: x\n"),
+        6,
+        1,
+        "unknown field `nmae`, expected one of version, name",
+    );
+    one_mistake(&format!("{PCAPS}name: y\n"), 6, 1, "duplicate mapping key");
+    one_mistake(
+        &format!("{PCAPS}timeouts: {{quiet: 5}}\n"),
+        6,
+        12,
+        "such as 100ns",
+    );
+    one_mistake(
+        &format!("{PCAPS}timeouts: {{quiet: 5 min}}\n"),
+        6,
+        19,
+        "such as 100ns",
+    );
+    one_mistake(
+        &format!("{PCAPS}capture: {{snapshot: 1Mb}}\n"),
+        6,
+        21,
+        "64KiB",
+    );
+    event_mistake(
+        "{direction: a-to-c, packet: 1, action: drop}",
+        17,
+        "expected one of a-to-b, b-to-a",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: dorp}",
+        36,
+        "expected drop, ecn",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: {dealy: 1ms}}",
+        45,
+        "expected one of drop, ecn",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: -1, action: drop}",
+        33,
+        "expected a whole number",
+    );
+    event_mistake(
+        "{direction: a-to-b, kind: dat, packet: 1, action: drop}",
+        31,
+        "expected one of data, ack",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, iterations: 0, action: drop}",
+        48,
+        "from 1 to 254",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, iterations: [1, 1-3], action: drop}",
+        48,
+        "named twice",
+    );
+    event_mistake("{packet: 1, action: drop}", 17, "missing field `direction`");
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: {corrupt: {mask: 0x100}}}",
+        61,
+        "from 0 to 255",
+    );
+}
+
+#[test]
+fn event_mistakes_are_located() {
+    event_mistake(
+        "{direction: a-to-b, packet: 0, action: drop}",
+        33,
+        "event 1: packet 0, but packets count from 1",
+    );
+    event_mistake(
+        "{direction: a-to-b, action: drop}",
+        5,
+        "expected one of packet, byte and psn",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, byte: 9, action: drop}",
+        42,
+        "packet and byte",
+    );
+    event_mistake(
+        "{direction: b-to-a, kind: ack, byte: 9, action: drop}",
+        31,
+        "expected kind: data",
+    );
+    event_mistake(
+        "{direction: a-to-b, psn: 9, action: drop}",
+        5,
+        "the selectors admit TCP only",
+    );
+    event_mistake(
+        "{direction: a-to-b, kind: nak, packet: 1, action: drop}",
+        5,
+        "of RoCE",
+    );
+    event_mistake(
+        "{direction: b-to-a, kind: ack, packet: 3, iterations: 1-2, action: drop}",
+        59,
+        "is seen once",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: {}}",
+        44,
+        "does nothing",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: {drop: true, ecn: true}}",
+        44,
+        "drop alone",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: {delay: 0ns}}",
+        52,
+        "1ns to 1000s",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: {delay: 1001s}}",
+        52,
+        "1ns to 1000s",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: {corrupt: {mask: 0}}}",
+        61,
+        "mask 0",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: {corrupt: {offset: 4096}}}",
+        63,
+        "0 to 4095",
+    );
+    event_mistake(
+        "{direction: b-to-a, kind: ack, packet: 1, action: {corrupt: {}}}",
+        65,
+        "no payload",
+    );
+    event_mistake(
+        "{connection: 3, direction: a-to-b, packet: 1, action: drop}",
+        18,
+        "opens 3",
+    );
+    event_mistake(
+        "{direction: b-to-a, packet: 1, action: drop}",
+        17,
+        "data of connection 0 goes a-to-b (traffic 1)",
+    );
+    event_mistake(
+        "{direction: a-to-b, byte: 100000, action: drop}",
+        31,
+        "the last is 99999",
+    );
+}
+
+#[test]
+fn events_at_one_position_meet() {
+    let at = |second: &str| {
+        format!(
+            "{TAPS}events:\n  - {{direction: a-to-b, packet: 5, iterations: 1-2, action: drop}}\n  - {second}\n"
+        )
+    };
+    one_mistake(
+        &at("{direction: a-to-b, packet: 5, iterations: 2, action: ecn}"),
+        13,
+        5,
+        "events 1 and 2 both take iteration 2 of packet 5",
+    );
+    assert!(
+        Plan::parse(
+            "p",
+            &at("{direction: a-to-b, packet: 5, iterations: 3, action: ecn}")
+        )
+        .is_ok()
+    );
+    assert!(
+        Plan::parse(
+            "p",
+            &at("{connection: 1, direction: b-to-a, packet: 5, action: ecn}")
+        )
+        .is_ok()
+    );
+    one_mistake(
+        &at("{direction: a-to-b, packet: 5, iterations: [4, 6, 8, 10], action: ecn}"),
+        13,
+        5,
+        "the card holds 4",
+    );
+}
+
+#[test]
+fn endpoint_and_card_mistakes_are_located() {
+    let with = |a: &str, b: &str| format!("version: 1\nname: x\nendpoints:\n  a: {a}\n  b: {b}\n");
+    let taps = |a: &str, b: &str| {
+        format!(
+            "{}traffic: [command: {{on: a, run: ls}}]\n",
+            with(&format!("{{tap: {{{a}}}}}"), &format!("{{tap: {{{b}}}}}"))
+        )
+    };
+    let a = "address: 10.0.0.1/24";
+    assert!(Plan::parse("p", &taps(a, "address: 10.0.0.2/24")).is_ok());
+    one_mistake(
+        &taps(a, "address: 10.0.0.1/24"),
+        5,
+        22,
+        "has the address of endpoint a",
+    );
+    one_mistake(
+        &taps(a, "address: 10.0.1.1/24"),
+        5,
+        22,
+        "can't reach each other",
+    );
+    one_mistake(&taps(a, "address: fd00::1/64"), 5, 22, "one family");
+    one_mistake(
+        &taps("address: 10.0.0.1/33", a),
+        4,
+        22,
+        "longer than the address",
+    );
+    one_mistake(
+        &taps("address: 10.0.0.1/24, mtu: 20", "address: 10.0.0.2/24"),
+        4,
+        40,
+        "68 to 10222",
+    );
+    one_mistake(
+        &taps(
+            "address: 10.0.0.1/24, sysctls: {kernel.panic: 1}",
+            "address: 10.0.0.2/24",
+        ),
+        4,
+        59,
+        "net.*",
+    );
+    one_mistake(
+        &with("{tap: {address: 10.0.0.1/24}}", "{pcap: {}}"),
+        5,
+        6,
+        "one type",
+    );
+    one_mistake(&with("{pcap: {}}", "{pcap: {}}"), 4, 3, "no frames come in");
+    one_mistake(
+        &with("{pcap: {in: x}}", "{pcap: {out: ../x}}"),
+        5,
+        19,
+        "inside the run's directory",
+    );
+    one_mistake(
+        &with("{pcap: {in: x}}", "{pcap: {out: run.json}}"),
+        5,
+        19,
+        "file of the run itself",
+    );
+    one_mistake(
+        &with("{pcap: {in: x, out: y}}", "{pcap: {out: y}}"),
+        5,
+        19,
+        "different",
+    );
+    one_mistake(
+        &with("{pcap: {in: x}}", "{card: {}}"),
+        5,
+        7,
+        "expected one of tap, pcap",
+    );
+    one_mistake(
+        &format!("{PCAPS}card: {{width: 128}}\n"),
+        6,
+        15,
+        "expected 64 or 512",
+    );
+    one_mistake(
+        &format!("{PCAPS}card: {{time: wall}}\n"),
+        6,
+        14,
+        "expected time: virtual",
+    );
+    one_mistake(
+        &format!("{TAPS}card: {{time: virtual}}\n"),
+        11,
+        14,
+        "expected time: wall",
+    );
+    one_mistake(
+        "version: 1\nname: ../x\nendpoints: {a: {pcap: {in: x}}, b: {pcap: {}}}",
+        2,
+        7,
+        "letters",
+    );
+}
+
+#[test]
+fn selector_and_traffic_mistakes_are_located() {
+    let selector = |s: &str| {
+        format!(
+            "version: 1\nname: x\nendpoints:\n  a: {{tap: {{address: 10.0.0.1/24}}}}\n  b: {{tap: {{address: 10.0.0.2/24}}}}\n\
+             traffic: [command: {{on: a, run: ls}}]\nselectors:\n  - {s}\n"
+        )
+    };
+    assert!(Plan::parse("p", &selector("{source: 10.0.0.0/24, from: b}")).is_ok());
+    one_mistake(
+        &selector("{transport: tcp, qp: 5}"),
+        8,
+        26,
+        "no queue pairs",
+    );
+    one_mistake(
+        &selector("{transport: roce, port: 5}"),
+        8,
+        29,
+        "by qp, not by port",
+    );
+    one_mistake(&selector("{port: 5, qp: 5}"), 8, 19, "matches nothing");
+    one_mistake(&selector("{qp: 0x1000000}"), 8, 10, "24 bits");
+    one_mistake(
+        &selector("{source: 10.0.0.1, destination: '::1'}"),
+        8,
+        37,
+        "different families",
+    );
+    one_mistake(&selector("{source: 10.1.0.0/16}"), 8, 14, "matches nothing");
+    one_mistake(
+        &selector("{source: 10.0.0.1, from: b}"),
+        8,
+        14,
+        "matches nothing",
+    );
+    let traffic = |t: &str| {
+        format!(
+            "version: 1\nname: x\nendpoints:\n  a: {{tap: {{address: 10.0.0.1/24}}}}\n  b: {{tap: {{address: 10.0.0.2/24}}}}\n\
+             traffic:\n  - {t}\n"
+        )
+    };
+    one_mistake(
+        &traffic("tcp: {from: a, to: a, bytes: 1}"),
+        7,
+        24,
+        "expected the other endpoint",
+    );
+    one_mistake(
+        &traffic("tcp: {from: a, to: b, bytes: 0}"),
+        7,
+        34,
+        "0 bytes",
+    );
+    one_mistake(
+        &traffic("tcp: {from: a, to: b, bytes: 1, connections: 0}"),
+        7,
+        50,
+        "1 to 1024",
+    );
+    one_mistake(
+        &traffic("tcp: {from: a, to: b, bytes: 1, port: 70000}"),
+        7,
+        43,
+        "0 to 65535",
+    );
+    one_mistake(
+        &traffic("tcp: {from: a, to: b, bytes: 1, congestion_control: 'a b'}"),
+        7,
+        57,
+        "cubic",
+    );
+    one_mistake(
+        &traffic("command: {on: a, run: ' '}"),
+        7,
+        27,
+        "command line",
+    );
+    one_mistake(
+        &traffic("command: {on: a, run: ls, background: true}"),
+        7,
+        3,
+        "in the background",
+    );
+    one_mistake(&traffic("udp: {}"), 7, 5, "expected one of tcp, command");
+    one_mistake(
+        &format!("{PCAPS}traffic: [command: {{on: a, run: ls}}]\n"),
+        6,
+        10,
+        "expected no traffic",
+    );
+}
+
+#[test]
+fn expectation_mistakes_are_located() {
+    let with = |e: &str| format!("{TAPS}expect:\n  - {e}\n");
+    assert!(Plan::parse("p", &with("retransmissions: {connection: 2, at_most: 0}")).is_ok());
+    one_mistake(
+        &with("traffic: complete"),
+        12,
+        14,
+        "expected one of completes, fails",
+    );
+    one_mistake(
+        &with("traffic: completes\n  - traffic: fails"),
+        13,
+        5,
+        "contradicts",
+    );
+    one_mistake(
+        &with("retransmissions: {connection: 0}"),
+        12,
+        22,
+        "demands nothing",
+    );
+    one_mistake(
+        &with("retransmissions: {at_least: 2, at_most: 1}"),
+        12,
+        33,
+        "above at_most",
+    );
+    one_mistake(
+        &with("retransmissions: {connection: 7, at_most: 1}"),
+        12,
+        35,
+        "no connection 7",
+    );
+    one_mistake(
+        &with("retransmissions: {direction: b-to-a, at_most: 1}"),
+        12,
+        34,
+        "goes a-to-b",
+    );
+    one_mistake(&with("retransmission: {packet: 0}"), 12, 30, "count from 1");
+    one_mistake(
+        &with("retransmission: {packet: 1, byte: 1}"),
+        12,
+        39,
+        "one of them",
+    );
+    one_mistake(
+        &with("retransmission: {packet: 1, cause: luck}"),
+        12,
+        40,
+        "expected one of any, fast",
+    );
+    one_mistake(
+        &with("retransmission: {packet: 1, within: 0s}"),
+        12,
+        41,
+        "above 0",
+    );
+    one_mistake(
+        &format!("{PCAPS}expect: [traffic: completes]\n"),
+        6,
+        10,
+        "no traffic",
+    );
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_in_order() {
+    let text = format!(
+        "{TAPS}events:
+  - {{direction: a-to-b, packet: 0, action: drop}}
+  - {{direction: b-to-a, packet: 1, action: {{}}}}
+capture: {{snapshot: 20kB}}
+"
+    );
+    let lines: Vec<u64> = mistakes(&text).into_iter().map(|(line, ..)| line).collect();
+    assert_eq!(lines, [12, 13, 13, 14]);
+    let error = Plan::parse("dir/plan.yaml", &text).unwrap_err().to_string();
+    assert!(
+        error.starts_with("dir/plan.yaml:12:33: event 1: packet 0"),
+        "{error}"
+    );
+}
+
+#[test]
+fn bytes_that_are_no_text_are_located() {
+    let error = Plan::parse_bytes("p", b"version: 1\nname: \xff\n").unwrap_err();
+    assert_eq!(error.mistakes[0].place, Place { line: 2, column: 7 });
+}
+
+/// xorshift64*: enough to be different each time and the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+fn must_not_panic(bytes: &[u8]) {
+    if let Err(error) = Plan::parse_bytes("p", bytes) {
+        let lines = bytes.split(|&b| b == b'\n' || b == b'\r').count() as u64 + 3;
+        assert!(!error.mistakes.is_empty());
+        for mistake in &error.mistakes {
+            let text = String::from_utf8_lossy(bytes);
+            assert!(
+                (1..=lines).contains(&mistake.place.line),
+                "{mistake:?}\n{text}"
+            );
+            assert!(
+                mistake.place.column >= 1 && !mistake.message.is_empty(),
+                "{mistake:?}\n{text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn random_bytes_never_panic() {
+    let mut random = Random(0x6d69_6477_6972_6531);
+    let alphabet = b"{}[]:,-&*!|>'\"#%@ \n\t\\?abc019.~<=\xc3\xa9\xff\0";
+    for _ in 0..3_000 {
+        let length = random.below(200);
+        let plain: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+        must_not_panic(&plain);
+        let yaml: Vec<u8> = (0..length)
+            .map(|_| alphabet[random.below(alphabet.len())])
+            .collect();
+        must_not_panic(&yaml);
+    }
+}
+
+#[test]
+fn mutated_plans_never_panic() {
+    let whole = format!(
+        "{TAPS}events:
+  - {{connection: 0, direction: a-to-b, packet: 5, iterations: 1-2, action: drop}}
+  - {{direction: b-to-a, kind: ack, packet: 3, action: {{delay: 5ms}}}}
+  - {{direction: a-to-b, packet: 60, action: {{corrupt: {{at: payload, offset: 0, mask: 0x01}}}}}}
+expect:
+  - traffic: completes
+  - retransmission: {{connection: 0, packet: 5, within: 1s, cause: fast}}
+capture: {{snapshot: 128}}
+timeouts: {{traffic: 20s}}
+"
+    );
+    let words: &[&[u8]] = &[
+        b"-1",
+        b"0",
+        b"99999999999999999999999999",
+        b"null",
+        b"~",
+        b"{}",
+        b"[]",
+        b"all",
+        b"1e400",
+        b".nan",
+        b"!!binary x",
+        b"&a",
+        b"*a",
+        b"<<: *a",
+        b"---\n",
+        b"? ",
+        b"1-",
+        b"\xf0\x9f\xa6\x80",
+        b"::/0",
+        b"0x",
+        b"true",
+        b"|\n",
+        b"0.0000000000000000000000000001s",
+        b"\"",
+        b"'",
+    ];
+    let mut random = Random(0x6d69_6477_6972_6532);
+    for _ in 0..4_000 {
+        let mut text = whole.clone().into_bytes();
+        for _ in 0..=random.below(3) {
+            let at = random.below(text.len());
+            let end = (at + random.below(12)).min(text.len());
+            match random.below(4) {
+                0 => text[at] ^= 1 << random.below(8),
+                1 => drop(text.drain(at..end)),
+                2 => drop(text.splice(at..end, words[random.below(words.len())].iter().copied())),
+                _ => text.truncate(at),
+            }
+            if text.is_empty() {
+                break;
+            }
+        }
+        must_not_panic(&text);
+    }
+}
+
+#[test]
+fn deep_and_repeated_text_is_refused() {
+    must_not_panic("[".repeat(100_000).as_bytes());
+    must_not_panic(format!("version: {}1", "- ".repeat(50_000)).as_bytes());
+    let mut bomb = String::from("a: &a [x, x, x, x, x, x, x, x, x]\n");
+    for (from, to) in "abcdefghij".chars().zip("bcdefghijk".chars()) {
+        bomb += &format!("{to}: &{to} [{}]\n", vec![format!("*{from}"); 9].join(", "));
+    }
+    assert!(Plan::parse("p", &bomb).is_err());
+}
