@@ -1,2 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Packets, records, blocks, the capture file and its exports.
+//!
+//! The card writes [`record`]s packed into [`block`]s; a [`capture`] file is those blocks, one
+//! after the other. [`packet`] reads the frames behind the records, and [`identity`] works out,
+//! independently of the card, what each packet is called: connection, lane, kind, position and
+//! iteration. The layouts are in `docs/formats.md`, byte by byte.
+
+pub mod block;
+mod error;
+pub mod record;
+pub mod units;
+
+pub use block::{Block, BlockBuilder, BlockHeader};
+pub use error::{Error, Result};
+pub use record::Record;
+pub use units::{Actions, Flags, Kind, Lane, Nanos, Port, Proto, Tap};
