@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What can go wrong outside the device under test.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use crate::plan::PlanError;
+use crate::verdict::{BAD_PLAN, Outcome};
 
 /// A run that could not be carried out, or a file that could not be used.
 #[derive(Debug, thiserror::Error)]
@@ -14,9 +16,52 @@ pub enum Error {
         /// File.
         path: PathBuf,
         /// Cause.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The plan has mistakes.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A file of the run can't be read or written.
+    #[error("can't {what} {}: {source}", path.display())]
+    File {
+        /// What was attempted.
+        what: &'static str,
+        /// File.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// `run.json` can't be understood.
+    #[error("{} is no run of midwire: {source}", path.display())]
+    RunFile {
+        /// File.
+        path: PathBuf,
+        /// Cause.
+        source: serde_json::Error,
+    },
+    /// `run.json` is of another version.
+    #[error("{} has version {found}, this midwire reads version {}", path.display(), crate::run_file::VERSION)]
+    RunVersion {
+        /// File.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+}
+
+impl Error {
+    pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error + use<> {
+        let path = path.to_owned();
+        move |source| Error::File { what, path, source }
+    }
+
+    /// Exit code of a program that ends with this error.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::ReadPlan { .. } | Error::Plan(_) => BAD_PLAN,
+            Error::File { .. } | Error::RunFile { .. } | Error::RunVersion { .. } => {
+                Outcome::Environment.exit_code()
+            }
+        }
+    }
 }

@@ -26,8 +26,8 @@ pub enum Position {
     Packet(Kind, u32),
     /// The TCP segment that covers a byte.
     Byte(u64),
-    /// The RoCE packet of a kind with a relative PSN.
-    Psn(Kind, u32),
+    /// The RoCE data packet or read request with a relative PSN.
+    Psn(u32),
 }
 
 impl PositionKey {
@@ -36,7 +36,7 @@ impl PositionKey {
         let position = match (event.packet, event.byte, event.psn) {
             (Some(n), None, None) => Position::Packet(event.kind, n),
             (None, Some(byte), None) => Position::Byte(byte),
-            (None, None, Some(psn)) => Position::Psn(event.kind, psn),
+            (None, None, Some(psn)) => Position::Psn(psn),
             _ => return None,
         };
         Some(PositionKey {

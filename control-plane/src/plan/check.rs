@@ -470,20 +470,14 @@ impl<'a> Checker<'a> {
                 format!("event {n}: bytes are carried by data, expected kind: data and not {kind}"),
             );
         }
-        if event.psn.is_some() && !matches!(kind, Kind::Data | Kind::ReadRequest) {
+        if event.psn.is_some() && kind != Kind::Data {
             self.mistake(
                 at!["events", i, "kind"],
-                format!("event {n}: psn names data or read-request; a {kind} is counted, expected packet"),
-            );
-        }
-        if kind == Kind::ReadRequest && event.packet.is_some() {
-            self.mistake(
-                at!["events", i, "packet"],
-                format!("event {n}: a read-request is named by its psn, not by packet"),
+                format!("event {n}: psn names a data packet or read request; a {kind} is counted, expected packet"),
             );
         }
         let needs = match kind {
-            Kind::Nak | Kind::Cnp | Kind::ReadRequest => Some(Transport::Roce),
+            Kind::Nak | Kind::Cnp => Some(Transport::Roce),
             Kind::Syn | Kind::Fin | Kind::Rst => Some(Transport::Tcp),
             Kind::Data if event.psn.is_some() => Some(Transport::Roce),
             Kind::Data => Some(Transport::Tcp),
@@ -507,7 +501,7 @@ impl<'a> Checker<'a> {
             );
         }
         // Only data and read requests have a place of their own that is seen again.
-        let counted = !matches!(kind, Kind::Data | Kind::ReadRequest);
+        let counted = kind != Kind::Data;
         let once = [Iterations::first(), Iterations::all()].contains(&event.iterations);
         if counted && !once {
             self.mistake(
@@ -583,7 +577,7 @@ impl<'a> Checker<'a> {
             );
             return;
         };
-        if event.psn.is_some() || matches!(event.kind, Kind::Nak | Kind::Cnp | Kind::ReadRequest) {
+        if event.psn.is_some() || matches!(event.kind, Kind::Nak | Kind::Cnp) {
             self.mistake(
                 at!["events", i],
                 format!(
@@ -630,7 +624,7 @@ impl<'a> Checker<'a> {
                 Position::Packet(Kind::Data, n) => format!("packet {n}"),
                 Position::Packet(kind, n) => format!("{kind} {n}"),
                 Position::Byte(byte) => format!("byte {byte}"),
-                Position::Psn(_, psn) => format!("psn {psn}"),
+                Position::Psn(psn) => format!("psn {psn}"),
             };
             match merge::merge(&events) {
                 Err(conflict) => self.mistake(

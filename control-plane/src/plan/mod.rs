@@ -329,7 +329,7 @@ pub struct Event {
     /// The TCP segment that covers this byte of the stream, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub byte: Option<u64>,
-    /// The RoCE packet with this PSN, relative to the first, from 0.
+    /// The RoCE data packet or read request with this PSN, relative to the first, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub psn: Option<u32>,
     /// Which times that this position is seen; the first by default.
@@ -365,8 +365,6 @@ pub enum Kind {
     Nak,
     /// RoCE congestion notification.
     Cnp,
-    /// RoCE read request.
-    ReadRequest,
     /// TCP SYN, also with ACK.
     Syn,
     /// TCP FIN.
@@ -384,7 +382,6 @@ impl fmt::Display for Kind {
             Kind::Ack => "ack",
             Kind::Nak => "nak",
             Kind::Cnp => "cnp",
-            Kind::ReadRequest => "read-request",
             Kind::Syn => "syn",
             Kind::Fin => "fin",
             Kind::Rst => "rst",
@@ -821,9 +818,6 @@ impl Event {
             (Some(n), ..) if self.kind == Kind::Data => format!("packet {n}"),
             (Some(n), ..) => format!("{} {n}", self.kind),
             (_, Some(byte), _) => format!("byte {byte}"),
-            (_, _, Some(psn)) if self.kind == Kind::ReadRequest => {
-                format!("read-request psn {psn}")
-            }
             (_, _, psn) => format!("psn {}", psn.unwrap_or(0)),
         }
     }

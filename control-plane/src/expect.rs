@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Holds what was found against what the plan expects of the device under test.
+
+use crate::plan::{
+    Direction, Expectation, ExpectedCause, RetransmissionCount, RetransmissionExpectation,
+    TrafficOutcome,
+};
+use crate::run_file::{Cause, ConnectionRecord, ExpectationRecord, Retransmission, TrafficRecord};
+use crate::text::time;
+
+/// What expectations are about.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// Connections that there were.
+    pub connections: &'a [ConnectionRecord],
+    /// What became of the traffic.
+    pub traffic: &'a [TrafficRecord],
+    /// Segments that were sent again.
+    pub retransmissions: &'a [Retransmission],
+}
+
+/// Each expectation and what was found.
+pub fn evaluate(expectations: &[Expectation], facts: Facts<'_>) -> Vec<ExpectationRecord> {
+    (1..)
+        .zip(expectations)
+        .map(|(number, expectation)| {
+            let (expected, (met, found)) = match expectation {
+                Expectation::Traffic(outcome) => facts.traffic(*outcome),
+                Expectation::Retransmission(expected) => {
+                    (describe(expected), facts.retransmission(expected))
+                }
+                Expectation::Retransmissions(expected) => {
+                    (describe_count(expected), facts.count(expected))
+                }
+            };
+            ExpectationRecord { number, expected, found, met }
+        })
+        .collect()
+}
+
+fn of(connection: u32, direction: Option<Direction>) -> String {
+    match direction {
+        Some(direction) => format!("connection {connection} {direction}"),
+        None => format!("connection {connection}"),
+    }
+}
+
+fn describe(expected: &RetransmissionExpectation) -> String {
+    let what = match (expected.packet, expected.byte) {
+        (Some(packet), _) => format!("packet {packet}"),
+        (_, Some(byte)) => format!("byte {byte}"),
+        _ => "a packet".to_owned(),
+    };
+    let mut text = format!("{what} is sent again, {}", of(expected.connection, expected.direction));
+    if let Some(within) = expected.within {
+        text += &format!(", within {within}");
+    }
+    if expected.cause != ExpectedCause::Any {
+        text += &format!(", cause {}", expected.cause);
+    }
+    text
+}
+
+fn describe_count(expected: &RetransmissionCount) -> String {
+    let many = match (expected.at_least, expected.at_most) {
+        (Some(least), Some(most)) if least == most => format!("{least}"),
+        (Some(least), Some(most)) => format!("{least} to {most}"),
+        (Some(least), None) => format!("at least {least}"),
+        (None, Some(most)) => format!("at most {most}"),
+        (None, None) => "any number of".to_owned(),
+    };
+    format!("{many} retransmissions, {}", of(expected.connection, expected.direction))
+}
+
+fn by(expected: ExpectedCause, cause: Cause) -> bool {
+    match expected {
+        ExpectedCause::Any => true,
+        ExpectedCause::Fast => cause == Cause::Fast,
+        ExpectedCause::Timeout => matches!(cause, Cause::Timeout | Cause::AfterTimeout),
+        ExpectedCause::TailProbe => cause == Cause::TailProbe,
+    }
+}
+
+impl<'a> Facts<'a> {
+    fn traffic(&self, expected: TrafficOutcome) -> (String, (bool, String)) {
+        let failed: Vec<_> = self.traffic.iter().filter(|entry| !entry.completed).collect();
+        let found = match failed.as_slice() {
+            [] => self.traffic.iter().map(|e| e.summary.as_str()).collect::<Vec<_>>().join("; "),
+            failed => {
+                let told = failed.iter().map(|e| format!("{}: {}", e.what, e.summary));
+                told.collect::<Vec<_>>().join("; ")
+            }
+        };
+        match expected {
+            TrafficOutcome::Completes => ("traffic completes".to_owned(), (failed.is_empty(), found)),
+            TrafficOutcome::Fails => ("traffic fails".to_owned(), (!failed.is_empty(), found)),
+        }
+    }
+
+    fn of(
+        &self,
+        connection: u32,
+        direction: Option<Direction>,
+    ) -> Result<impl Iterator<Item = &'a Retransmission> + use<'a>, (bool, String)> {
+        if !self.connections.iter().any(|c| c.number == connection) {
+            return Err((false, format!("there was no connection {connection}")));
+        }
+        Ok(self.retransmissions.iter().filter(move |r| {
+            r.connection == connection && direction.is_none_or(|direction| r.direction == direction)
+        }))
+    }
+
+    fn retransmission(&self, expected: &RetransmissionExpectation) -> (bool, String) {
+        let all = match self.of(expected.connection, expected.direction) {
+            Ok(all) => all,
+            Err(absent) => return absent,
+        };
+        let named: Vec<_> = all
+            .filter(|r| expected.packet.is_none_or(|packet| r.packet == packet))
+            .filter(|r| {
+                let covers = |byte| (r.byte..r.byte + u64::from(r.bytes)).contains(&byte);
+                expected.byte.is_none_or(covers)
+            })
+            .collect();
+        let told = |r: &Retransmission| format!("sent again after {} ({})", time(r.after_ns), r.cause);
+        let fits = |r: &&&Retransmission| {
+            expected.within.is_none_or(|within| r.after_ns <= within.as_nanos())
+                && by(expected.cause, r.cause)
+        };
+        match (named.iter().find(fits), named.as_slice()) {
+            (Some(r), _) => (true, told(r)),
+            (None, []) => (false, "it was not sent again".to_owned()),
+            (None, named) => {
+                (false, named.iter().map(|r| told(r)).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
+    fn count(&self, expected: &RetransmissionCount) -> (bool, String) {
+        match self.of(expected.connection, expected.direction) {
+            Err(absent) => absent,
+            Ok(all) => {
+                let n = all.count() as u64;
+                let met = expected.at_least.is_none_or(|least| n >= least)
+                    && expected.at_most.is_none_or(|most| n <= most);
+                (met, n.to_string())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[track_caller]
+    fn met(expectation: &str, wanted: bool, part: &str) {
+        let expectation: Expectation = serde_saphyr::from_str(expectation).unwrap();
+        let (recorded, findings) = (fixture::recorded(), fixture::findings());
+        let facts = Facts {
+            connections: &recorded.connections,
+            traffic: &recorded.traffic,
+            retransmissions: &findings.retransmissions,
+        };
+        let record = &evaluate(&[expectation], facts)[0];
+        assert_eq!(record.met, wanted, "{record:?}");
+        assert!(record.found.contains(part), "{record:?}");
+    }
+
+    /// The fixture: packet 5 of connection 0, bytes 5792 to 7239, sent again fast after 300 µs
+    /// and by timeout after 204 ms.
+    #[test]
+    fn retransmissions_are_found_by_packet_byte_time_and_cause() {
+        met("retransmission: {packet: 5}", true, "300");
+        met("retransmission: {packet: 5, cause: timeout}", true, "timeout");
+        met("retransmission: {packet: 5, cause: timeout, within: 200ms}", false, "after 204");
+        met("retransmission: {packet: 5, cause: tail-probe}", false, "fast");
+        met("retransmission: {byte: 5792}", true, "");
+        met("retransmission: {byte: 7239}", true, "");
+        met("retransmission: {byte: 7240}", false, "not sent again");
+        met("retransmission: {packet: 6}", false, "not sent again");
+        met("retransmission: {packet: 5, direction: b-to-a}", false, "not sent again");
+        met("retransmission: {connection: 1, packet: 5}", false, "no connection 1");
+    }
+
+    #[test]
+    fn counts_have_two_ends() {
+        met("retransmissions: {at_most: 2}", true, "2");
+        met("retransmissions: {at_most: 1}", false, "2");
+        met("retransmissions: {at_least: 3}", false, "2");
+        met("retransmissions: {at_least: 2, at_most: 2}", true, "2");
+        met("retransmissions: {direction: b-to-a, at_most: 0}", true, "0");
+        met("retransmissions: {connection: 3, at_most: 9}", false, "no connection 3");
+    }
+
+    #[test]
+    fn traffic_completes_or_fails() {
+        met("traffic: completes", true, "2000000 bytes");
+        met("traffic: fails", false, "2000000 bytes");
+    }
+}

@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `run.json`: everything a run was, recorded and found.
+//!
+//! [`Recorded`] is what can't be had again: it is written once, when the run ends. [`Findings`]
+//! follow from it and from the capture, so they can be worked out again at any time.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::plan::{Direction, Plan};
+use crate::verdict::Verdict;
+
+/// Version of the layout of `run.json`.
+pub const VERSION: u32 = 1;
+
+/// Names of the files of a run.
+pub mod files {
+    /// The run itself.
+    pub const RUN: &str = "run.json";
+    /// The blocks as the card wrote them.
+    pub const CAPTURE: &str = "capture.mwc";
+    /// Events and expectations as test cases.
+    pub const JUNIT: &str = "junit.xml";
+    /// The page for people.
+    pub const REPORT: &str = "report.html";
+}
+
+/// A run: the whole of `run.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunFile {
+    /// Version of this layout, 1.
+    pub version: u32,
+    /// Name of the plan.
+    pub name: String,
+    /// What the run comes to.
+    pub verdict: Verdict,
+    /// What was read from the capture.
+    pub findings: Findings,
+    /// What was set up, and what card and endpoints said.
+    pub recorded: Recorded,
+}
+
+/// What can't be had again once the run is over.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// Version of midwire that ran it.
+    pub midwire: String,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Which of several runs of the plan, from 1, and of how many.
+    pub repeat: (u32, u32),
+    /// UTC, beginning and end.
+    pub started: String,
+    /// UTC, when the capture had ended.
+    pub ended: String,
+    /// Host system and machine.
+    pub host: String,
+    /// The plan.
+    pub plan: PlanRecord,
+    /// The card; nothing when it could not be opened.
+    pub card: Option<CardRecord>,
+    /// Positions that were loaded into the card, with what the card counted there.
+    pub positions: Vec<PositionRecord>,
+    /// What the card counted; nothing when it was gone.
+    pub counters: Option<serde_json::Value>,
+    /// Connections that the card learnt.
+    pub connections: Vec<ConnectionRecord>,
+    /// What became of the traffic.
+    pub traffic: Vec<TrafficRecord>,
+    /// The run was broken off by the user.
+    pub interrupted: bool,
+    /// Why it could not be carried out.
+    pub error: Option<String>,
+}
+
+/// The plan of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlanRecord {
+    /// File that it was read from.
+    pub file: String,
+    /// Its text as it was.
+    pub text: String,
+    /// As it was understood.
+    pub parsed: Plan,
+}
+
+/// The card of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CardRecord {
+    /// Where it is: virtual, a socket or a PCI address.
+    pub place: String,
+    /// Identity and parameters as its registers say.
+    pub parameters: serde_json::Value,
+}
+
+/// A position that events name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PositionRecord {
+    /// Direction of its packets.
+    pub direction: Direction,
+    /// Slot of the card's lane.
+    pub slot: u32,
+    /// Connection.
+    pub connection: u32,
+    /// Ranges of iterations.
+    pub clauses: Vec<ClauseRecord>,
+    /// Times that the card saw the position.
+    pub seen: u64,
+    /// Times that the card did something there.
+    pub fired: u64,
+    /// Packet of the lane to which it did so last.
+    pub last_packet_id: Option<u32>,
+}
+
+/// A range of iterations and the events that it serves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClauseRecord {
+    /// First iteration.
+    pub first: u8,
+    /// Last iteration; 255: without end.
+    pub last: u8,
+    /// Numbers of the events in the plan, from 1.
+    pub events: Vec<u32>,
+}
+
+/// A connection as the card learnt it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConnectionRecord {
+    /// Its number, from 0.
+    pub number: u32,
+    /// In words: transport, addresses and ports.
+    pub text: String,
+    /// The direction of the packet that opened it.
+    pub opener: Direction,
+}
+
+/// What became of an entry of the traffic.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrafficRecord {
+    /// Number of the entry in the plan, from 1.
+    pub number: u32,
+    /// What it was, in words.
+    pub what: String,
+    /// It ended by itself and without error.
+    pub completed: bool,
+    /// How it ended, in words.
+    pub summary: String,
+    /// All that is known of it.
+    pub details: serde_json::Value,
+}
+
+/// What follows from the capture.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Findings {
+    /// Each event of the plan: asked, fired, measured.
+    pub events: Vec<EventRecord>,
+    /// Whether every packet is accounted for.
+    pub integrity: Integrity,
+    /// TCP segments that were sent again.
+    pub retransmissions: Vec<Retransmission>,
+    /// Each expectation of the plan and what was found.
+    pub expectations: Vec<ExpectationRecord>,
+}
+
+/// An event: what was asked, and what the capture shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventRecord {
+    /// Number in the plan, from 1.
+    pub number: u32,
+    /// What the plan asks for, in words.
+    pub asked: String,
+    /// Times that it has to fire; nothing when the plan leaves it open (then once at least).
+    pub wanted: Option<u32>,
+    /// Times that the position was seen.
+    pub seen: u64,
+    /// Times that it fired and was carried out, by the records.
+    pub fired: u32,
+    /// It fired as often as it has to, each time as asked.
+    pub done: bool,
+    /// What was measured, in words.
+    pub measured: String,
+    /// Each time that it fired.
+    pub firings: Vec<Firing>,
+}
+
+/// One time that an event fired.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Firing {
+    /// Packet of the lane, as in the records.
+    pub packet_id: u32,
+    /// The n-th time that the position was seen.
+    pub iteration: u8,
+    /// Card time of the packet's first beat at ingress, ns.
+    pub time_ns: u64,
+    /// Card time of its first beat at egress, ns; nothing when it did not leave.
+    pub left_ns: Option<u64>,
+    /// What is wrong with it: asked and not done.
+    pub failure: Option<String>,
+    /// Delay asked against delay measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<DelayMeasure>,
+    /// ECN field before and after, 0 to 3, when the snapshots hold it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<(u8, u8)>,
+    /// Bytes of the snapshots that differ, checksums of an ECN event included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changed: Vec<ChangedByte>,
+}
+
+/// A delay, asked and measured from first beat at ingress to first beat at egress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DelayMeasure {
+    /// What the plan asks for, ns.
+    pub asked_ns: u64,
+    /// What the records show, ns.
+    pub measured_ns: u64,
+    /// Measured less asked, ns.
+    pub error_ns: i64,
+}
+
+/// A byte that left other than it came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChangedByte {
+    /// From the start of the frame.
+    pub offset: u32,
+    /// As it came.
+    pub before: u8,
+    /// As it left.
+    pub after: u8,
+}
+
+/// Whether every packet is accounted for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Integrity {
+    /// Everything holds and nothing was lost: a verdict on the device can be given.
+    pub complete: bool,
+    /// In words.
+    pub summary: String,
+    /// Each statement of the proof.
+    pub checks: Vec<Check>,
+}
+
+/// A statement that holds or does not.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What has to hold.
+    pub what: String,
+    /// What was found.
+    pub found: String,
+    /// Whether it holds.
+    pub holds: bool,
+}
+
+/// A TCP segment that was sent again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retransmission {
+    /// Connection.
+    pub connection: u32,
+    /// Direction of the segment.
+    pub direction: Direction,
+    /// The segment of new data that first carried its first byte, from 1; 0: SYN.
+    pub packet: u32,
+    /// Relative byte of its first byte.
+    pub byte: u64,
+    /// Bytes of payload.
+    pub bytes: u32,
+    /// Which transmission of that byte; the first retransmission is 2.
+    pub transmission: u32,
+    /// Card time, ns.
+    pub time_ns: u64,
+    /// Since the transmission before, ns.
+    pub after_ns: u64,
+    /// The transmission before did not get past the card whole.
+    pub previous_lost: bool,
+    /// What made the sender send it.
+    pub cause: Cause,
+    /// The evidence in words, such as `3 duplicate ACKs`; may be empty.
+    pub evidence: String,
+}
+
+/// What made a sender send again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// Duplicate or selective acknowledgements.
+    Fast,
+    /// The retransmission timer.
+    Timeout,
+    /// In the wake of a timeout.
+    AfterTimeout,
+    /// A tail loss probe.
+    TailProbe,
+    /// None of these explains it.
+    Unknown,
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Cause::Fast => "fast",
+            Cause::Timeout => "timeout",
+            Cause::AfterTimeout => "after timeout",
+            Cause::TailProbe => "tail probe",
+            Cause::Unknown => "unknown",
+        })
+    }
+}
+
+/// An expectation and what was found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpectationRecord {
+    /// Number in the plan, from 1.
+    pub number: u32,
+    /// What was expected, in words.
+    pub expected: String,
+    /// What was found, in words.
+    pub found: String,
+    /// Whether it was met.
+    pub met: bool,
+}
+
+impl RunFile {
+    /// Reads `run.json` of a run's directory.
+    pub fn read(dir: &Path) -> Result<RunFile, Error> {
+        let path = dir.join(files::RUN);
+        let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let unreadable = |source| Error::RunFile { path: path.clone(), source };
+        let Versioned { version } = serde_json::from_str(&text).map_err(unreadable)?;
+        if version != VERSION {
+            return Err(Error::RunVersion { path, found: version });
+        }
+        serde_json::from_str(&text).map_err(unreadable)
+    }
+
+    /// Writes `run.json` as a whole: a reader never sees half of it.
+    pub fn write(&self, dir: &Path) -> Result<PathBuf, Error> {
+        let path = dir.join(files::RUN);
+        let partial = dir.join("run.json.part");
+        let mut text = serde_json::to_string_pretty(self)
+            .map_err(|source| Error::RunFile { path: path.clone(), source })?;
+        text.push('\n');
+        fs::write(&partial, text).map_err(Error::file("write", &partial))?;
+        fs::rename(&partial, &path).map_err(Error::file("write", &path))?;
+        Ok(path)
+    }
+}
