@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// The way of a frame through one lane, from ingress to the MAC on the other side: it waits for
+// its verdict, is edited, held back or dropped, and leaves.
+//
+// A frame is issued when its verdict is there and either its end is, or so many of its beats
+// that the rest comes in time: once a frame is on its way to the MAC it must not starve. Only
+// here is decided what is issued next; all stages behind move together, so a beat of the frame
+// store and one of the FIFO never meet. Per cycle one beat is issued, and a dropped frame
+// leaves the FIFO beside that at one beat a cycle.
+//
+// Order: frames that were not held back keep theirs. A frame that was goes between two others
+// when it is due, provided that the FIFO is nearly empty; else it waits for a gap.
+module mw_path
+  import mw_pkg::*;
+#(
+    parameter int unsigned DATA_W = 512,  // 64 or 512
+    parameter int unsigned LANE = 0,      // 0: A to B, 1: B to A
+    // 2**FIFO_LOG2 beats; at least four longest frames: half of it may wait when a longest
+    // frame is released, and one more is admitted after that
+    parameter int unsigned FIFO_LOG2 = $clog2(4 * MaxFrame * 8 / DATA_W),
+    parameter int unsigned INFLIGHT_LOG2 = 8,     // frames between admission and issue, 5 to 12
+    parameter int unsigned DELAY_SLOTS_LOG2 = 4,  // frames held back at a time, 1 to 8
+    // Beats of a longest frame that come while the frame leaves at 1 beat a cycle and arrives at
+    // 0.6 (100 Gb/s on 512 bits at 322 MHz), and some for the arrival's jitter.
+    parameter int unsigned PREFILL = (MaxFrame * 8 / DATA_W * 2 + 4) / 5 + 8
+) (
+    input  logic                clk,
+    input  logic                rst,
+    input  logic [63:0]         time_ns,
+    // from mw_ingress
+    input  logic                in_valid,
+    input  logic                in_sof,
+    input  logic [DATA_W-1:0]   in_data,
+    input  logic [DATA_W/8-1:0] in_keep,
+    input  logic                in_last,
+    input  logic                in_error,
+    input  logic                in_truncated,
+    input  logic                in_captured,
+    output logic                admit,       // room for a longest frame
+    input  logic                tap_room,    // others have room for a frame
+    // verdicts, one a frame, in the frames' order
+    input  logic                v_valid,
+    input  verdict_t            v,
+    // to the MAC
+    output logic [DATA_W-1:0]   m_axis_tdata,
+    output logic [DATA_W/8-1:0] m_axis_tkeep,
+    output logic                m_axis_tvalid,
+    input  logic                m_axis_tready,
+    output logic                m_axis_tlast,
+    output logic                m_axis_tuser,
+    // to the egress tap, as the MAC takes it
+    output logic                tap_valid,
+    output logic                tap_sof,
+    output logic [DATA_W-1:0]   tap_data,
+    output logic [DATA_W/8-1:0] tap_keep,
+    output logic                tap_last,
+    output logic                tap_error,
+    output logic                tap_truncated,
+    output logic [63:0]         tap_time,    // with tap_sof, as the next two
+    output record_t             tap_rec,
+    output logic                tap_wanted,
+    output logic                cnt_tx_frame,
+    output logic [15:0]         cnt_tx_bytes,  // with cnt_tx_frame
+    output logic                cnt_dropped,
+    output logic                cnt_marked,
+    output logic                cnt_corrupted,
+    output logic                cnt_delayed,
+    output logic                cnt_delay_full,
+    output logic                cnt_captured_tx,
+    output logic                cnt_captured_dropped,
+    output logic [1:0]          done_captured,  // how many captured frames left or were dropped
+    output logic                timer_valid,
+    output logic [63:0]         timer_ns,    // earliest release of a frame that is held back
+    output logic                busy         // anything else is on its way
+);
+  localparam int unsigned Bytes = DATA_W / 8;
+  localparam int unsigned LaneW = $clog2(Bytes);
+  localparam int unsigned MaxBeats = MaxFrame / Bytes;
+  localparam int unsigned MinBeats = (MinFrame + Bytes - 1) / Bytes;
+  localparam int unsigned Fifo = 1 << FIFO_LOG2;
+  localparam int unsigned Inflight = 1 << INFLIGHT_LOG2;
+  // Beats and frames that can begin between a look at the counters and their admission.
+  localparam int unsigned Margin = 4;
+
+  if ((DATA_W != 64 && DATA_W != 512) || LANE > 1 || Fifo < 4 * MaxBeats || INFLIGHT_LOG2 < 5 ||
+      INFLIGHT_LOG2 > 12 || PREFILL * Bytes < 64 || PREFILL > MaxBeats) begin : g_bad
+    $fatal(1, "mw_path, lane %0d: a parameter is out of its range", LANE);
+  end
+
+  typedef struct packed {
+    logic [LaneW-1:0] len;  // bytes of the last beat less one
+    logic             error;
+    logic             truncated;
+  } end_t;
+  typedef struct packed {
+    logic captured;
+    logic wanted;
+    record_t rec;
+  } meta_t;
+  typedef logic [DELAY_SLOTS_LOG2-1:0] slot_t;
+
+  // ---- What waits: beats, lengths of frames that have ended, verdicts ----
+  logic f_room, f_valid, f_pop, f_captured, f_last;
+  logic [DATA_W-1:0] f_data;
+  logic [FIFO_LOG2:0] f_free;
+  mw_fifo #(
+      .WIDTH(DATA_W + 2),
+      .DEPTH_LOG2(FIFO_LOG2)
+  ) i_beats (
+      .clk,
+      .rst,
+      .in_valid,
+      .in_ready(f_room),
+      .in_data({in_captured, in_last, in_data}),
+      .out_valid(f_valid),
+      .out_ready(f_pop),
+      .out_data({f_captured, f_last, f_data}),
+      .free(f_free)
+  );
+
+  logic [13:0] in_bytes, in_length, l_length;  // in_bytes: in beats before this one
+  assign in_length = (in_sof ? '0 : in_bytes) + 14'($countones(in_keep));
+  always_ff @(posedge clk) if (in_valid) in_bytes <= (in_sof ? '0 : in_bytes) + 14'(Bytes);
+
+  logic l_room, l_valid, l_error, l_truncated, frame_done;
+  logic [INFLIGHT_LOG2:0] unused_l_free, unused_v_free;
+  mw_fifo #(
+      .WIDTH(16),
+      .DEPTH_LOG2(INFLIGHT_LOG2)
+  ) i_lengths (
+      .clk,
+      .rst,
+      .in_valid(in_valid && in_last),
+      .in_ready(l_room),
+      .in_data({in_length, in_error, in_truncated}),
+      .out_valid(l_valid),
+      .out_ready(frame_done),
+      .out_data({l_length, l_error, l_truncated}),
+      .free(unused_l_free)
+  );
+
+  logic v_room, v_there, v_pop;
+  verdict_t v_head;
+  mw_fifo #(
+      .WIDTH($bits(verdict_t)),
+      .DEPTH_LOG2(INFLIGHT_LOG2)
+  ) i_verdicts (
+      .clk,
+      .rst,
+      .in_valid(v_valid),
+      .in_ready(v_room),
+      .in_data(v),
+      .out_valid(v_there),
+      .out_ready(v_pop),
+      .out_data(v_head),
+      .free(unused_v_free)
+  );
+
+  logic [INFLIGHT_LOG2:0] inflight;  // frames from admission to issue of their last beat
+  logic begun, room, light;
+  assign begun = in_valid && in_sof;
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      inflight <= '0;
+      room <= 1'b0;
+    end else begin
+      if (begun != frame_done) inflight <= begun ? inflight + 1'b1 : inflight - 1'b1;
+      room <= 32'(f_free) >= MaxBeats + Margin && 32'(inflight) <= Inflight - Margin;
+    end
+    // While a longest frame is released, so many beats and smallest frames come in, that the
+    // rest of the room must be enough for them.
+    light <= 32'(f_free) > Fifo / 2 && 32'(inflight) < Inflight / 4;
+  end
+  assign admit = room && tap_room;
+  always_ff @(posedge clk) begin
+    assert (rst || ((!in_valid || (f_room && l_room)) && (!v_valid || v_room)))
+    else $fatal(1, "mw_path, lane %0d: a FIFO overflowed", LANE);
+  end
+
+  // ---- What is issued ----
+  logic plan_valid, plan_drop, plan_delay, plan_whole, plan_touched, plan_ecn, plan_corrupt;
+  logic [39:0] plan_delay_ns;
+  record_t plan_rec;
+  logic go, due, held_issuing, held_start, slot_free;
+  slot_t slot;
+
+  logic in_frame;  // of the FIFO: its first beat has been issued
+  logic padding;   // its last beat has been, and zeros follow
+  logic [10:0] index;
+  logic ready, issue, final_beat, drop, short_frame, sof;
+  assign sof = !in_frame;
+  assign drop = plan_valid && plan_drop && f_valid;
+  assign ready = plan_valid && !plan_drop && f_valid &&
+      (l_valid || (!plan_whole && 32'(f_free) <= Fifo - PREFILL));
+  assign held_start = go && due && sof && !held_issuing && (light || !ready);
+  assign issue = go && !held_issuing && !held_start && (in_frame || ready);
+  assign short_frame = l_valid && l_length < 14'(MinFrame);
+  assign final_beat = (padding || f_last) && (!short_frame || index == 11'(MinBeats - 1));
+  assign f_pop = drop || (issue && !padding);
+  assign frame_done = (issue && final_beat) || (drop && f_last);
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      in_frame <= 1'b0;
+      padding <= 1'b0;
+      index <= '0;
+    end else if (issue) begin
+      in_frame <= !final_beat;
+      padding <= (padding || f_last) && !final_beat;
+      index <= final_beat ? '0 : index + 1'b1;
+    end
+    assert (rst || !issue || padding || f_valid)
+    else $fatal(1, "mw_path, lane %0d: starved inside a frame", LANE);
+  end
+
+  // A frame to be held back goes into a slot instead of out, if there is one.
+  logic aside, aside_q, take;
+  slot_t slot_q, aside_slot;
+  assign take = issue && sof && plan_delay && slot_free;
+  assign aside = sof ? plan_delay && slot_free : aside_q;
+  assign aside_slot = sof ? slot : slot_q;
+  always_ff @(posedge clk) begin
+    if (issue && sof) begin
+      aside_q <= aside;
+      slot_q <= slot;
+    end
+  end
+
+  meta_t meta, held_meta;
+  end_t frame_end;
+  always_comb begin
+    meta = '{captured: f_captured, wanted: f_captured && plan_touched, rec: plan_rec};
+    meta.rec.tap = 1'b1;
+    meta.rec.done = '{ecn: plan_ecn, corrupt: plan_corrupt, delay: aside, default: '0};
+    frame_end = '{len: short_frame ? LaneW'(MinFrame - 1) : LaneW'(l_length - 1'b1),
+                  error: l_error, truncated: l_truncated};
+  end
+
+  typedef struct packed {
+    logic  sof;
+    logic  last;
+    end_t  info;
+    logic  aside;
+    slot_t slot;
+  } tag_t;
+  tag_t act_tag;
+  logic act_valid, act_active;
+  logic [DATA_W-1:0] act_data;
+  mw_act #(
+      .DATA_W(DATA_W),
+      .PREFILL(PREFILL),
+      .TAG_W($bits(tag_t))
+  ) i_act (
+      .clk,
+      .rst,
+      .v_valid(v_there),
+      .v_ready(v_pop),
+      .v(v_head),
+      .plan_valid,
+      .plan_drop,
+      .plan_delay,
+      .plan_delay_ns,
+      .plan_whole,
+      .plan_touched,
+      .plan_rec,
+      .plan_ecn,
+      .plan_corrupt,
+      .len_known(l_valid),
+      .len(l_length),
+      .plan_take(frame_done),
+      .go,
+      .in_valid(issue),
+      .in_index(index),
+      .in_data(f_data),
+      .in_pad(short_frame && (padding || f_last)),
+      .in_bytes(padding ? '0 : (LaneW + 1)'(LaneW'(l_length - 1'b1)) + 1'b1),
+      .in_tag({sof, final_beat, frame_end, aside, aside_slot}),
+      .out_valid(act_valid),
+      .out_data(act_data),
+      .out_tag(act_tag),
+      .active(act_active)
+  );
+
+  logic held_valid, held_sof, held_last, held_active;
+  end_t held_end;
+  logic [DATA_W-1:0] held_data;
+  mw_delay #(
+      .DATA_W(DATA_W),
+      .BEATS_LOG2($clog2(MaxBeats)),
+      .SLOTS_LOG2(DELAY_SLOTS_LOG2),
+      .META_W($bits(meta_t)),
+      .END_W($bits(end_t)),
+      .LATENCY(4)
+  ) i_delay (
+      .clk,
+      .rst,
+      .time_ns,
+      .go,
+      .slot_free,
+      .slot,
+      .take,
+      .take_delay_ns(plan_delay_ns),
+      .take_meta(meta),
+      .end_valid(issue && final_beat && aside),
+      .end_slot(aside_slot),
+      .end_index(index[$clog2(MaxBeats)-1:0]),
+      .end_info(frame_end),
+      .wr_valid(act_valid && act_tag.aside),
+      .wr_slot(act_tag.slot),
+      .wr_last(act_tag.last),
+      .wr_data(act_data),
+      .due,
+      .start(held_start),
+      .start_meta(held_meta),
+      .issuing(held_issuing),
+      .out_valid(held_valid),
+      .out_sof(held_sof),
+      .out_last(held_last),
+      .out_info(held_end),
+      .out_data(held_data),
+      .active(held_active),
+      .timer_valid,
+      .timer_ns
+  );
+
+  meta_t out_meta;
+  logic egress_active;
+  assign out_meta = held_start ? held_meta : meta;
+  mw_egress #(
+      .DATA_W(DATA_W)
+  ) i_egress (
+      .clk,
+      .rst,
+      .time_ns,
+      .go,
+      .main_valid(act_valid && !act_tag.aside),
+      .main_sof(act_tag.sof),
+      .main_last(act_tag.last),
+      .main_len(act_tag.info.len),
+      .main_error(act_tag.info.error),
+      .main_truncated(act_tag.info.truncated),
+      .main_data(act_data),
+      .held_valid,
+      .held_sof,
+      .held_last,
+      .held_len(held_end.len),
+      .held_error(held_end.error),
+      .held_truncated(held_end.truncated),
+      .held_data,
+      .meta_valid(held_start || (issue && sof && !aside)),
+      .meta_captured(out_meta.captured),
+      .meta_wanted(out_meta.wanted),
+      .meta_rec(out_meta.rec),
+      .m_axis_tdata,
+      .m_axis_tkeep,
+      .m_axis_tvalid,
+      .m_axis_tready,
+      .m_axis_tlast,
+      .m_axis_tuser,
+      .tap_valid,
+      .tap_sof,
+      .tap_data,
+      .tap_keep,
+      .tap_last,
+      .tap_error,
+      .tap_truncated,
+      .tap_time,
+      .tap_rec,
+      .tap_wanted,
+      .cnt_tx_frame,
+      .cnt_tx_bytes,
+      .cnt_captured_tx,
+      .active(egress_active)
+  );
+
+  // ---- What is counted ----
+  always_ff @(posedge clk) begin
+    cnt_dropped <= drop && f_last && !rst;
+    cnt_captured_dropped <= drop && f_last && f_captured && !rst;
+    cnt_marked <= issue && sof && plan_ecn && !rst;
+    cnt_corrupted <= issue && sof && plan_corrupt && !rst;
+    cnt_delayed <= take && !rst;
+    cnt_delay_full <= issue && sof && plan_delay && !slot_free && !rst;
+  end
+  assign done_captured = 2'(cnt_captured_tx) + 2'(cnt_captured_dropped);
+
+  logic working, working_q;
+  assign working = in_valid || inflight != '0 || act_active || held_active || egress_active;
+  always_ff @(posedge clk) working_q <= working && !rst;
+  assign busy = working || working_q;
+endmodule

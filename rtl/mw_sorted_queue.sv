@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// Keeps values in the order of their keys, smallest first, equal keys in order of arrival.
+//
+// A row of cells, each with its own comparator: a new entry is compared with all of them at
+// once, those that come after it move up by one, and it takes the gap. So one entry goes in
+// and one comes out in every cycle, whatever their order. The user never puts in more than
+// 2**DEPTH_LOG2.
+module mw_sorted_queue #(
+    parameter int unsigned KEY_W = 64,     // bits of a key, at least 1
+    parameter int unsigned VALUE_W = 4,    // bits of a value, at least 1
+    parameter int unsigned DEPTH_LOG2 = 4  // 2**DEPTH_LOG2 entries, 1 to 8
+) (
+    input  logic               clk,
+    input  logic               rst,
+    input  logic               in_valid,
+    input  logic [KEY_W-1:0]   in_key,
+    input  logic [VALUE_W-1:0] in_value,
+    output logic               out_valid,
+    input  logic               out_ready,
+    output logic [KEY_W-1:0]   out_key,
+    output logic [VALUE_W-1:0] out_value
+);
+  if (KEY_W < 1 || VALUE_W < 1 || DEPTH_LOG2 < 1 || DEPTH_LOG2 > 8) begin : g_bad
+    $fatal(1, "mw_sorted_queue: KEY_W and VALUE_W at least 1, DEPTH_LOG2 between 1 and 8");
+  end
+
+  localparam int unsigned Depth = 1 << DEPTH_LOG2;
+  typedef struct packed {
+    logic [KEY_W-1:0]   key;
+    logic [VALUE_W-1:0] value;
+  } entry_t;
+
+  logic [Depth-1:0] valid;
+  entry_t cell_q[Depth];
+
+  logic pop;
+  assign out_valid = valid[0];
+  assign out_key = cell_q[0].key;
+  assign out_value = cell_q[0].value;
+  assign pop = out_valid && out_ready;
+
+  // after[i]: cell i is behind the new entry. Once true it is true for all that follow.
+  logic [Depth-1:0] after;
+  always_comb begin
+    after = '1;
+    if (in_valid) for (int i = 0; i < Depth; i++) after[i] = !valid[i] || in_key < cell_q[i].key;
+  end
+
+  always_ff @(posedge clk) begin
+    if (in_valid && pop) begin
+      // Cell 0 leaves; those ahead of the new entry move down, those behind it stay.
+      for (int i = 0; i < Depth; i++) begin
+        if (i + 1 < Depth && !after[i+1]) cell_q[i] <= cell_q[i+1];
+        else if (i == 0 || !after[i]) cell_q[i] <= '{key: in_key, value: in_value};
+      end
+    end else if (in_valid) begin
+      for (int i = 0; i < Depth; i++) begin
+        if (after[i]) begin
+          if (i == 0 || !after[i-1]) cell_q[i] <= '{key: in_key, value: in_value};
+          else cell_q[i] <= cell_q[i-1];
+        end
+      end
+    end else if (pop) begin
+      for (int i = 0; i + 1 < Depth; i++) cell_q[i] <= cell_q[i+1];
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (rst) valid <= '0;
+    else if (in_valid && !pop) valid <= {valid[Depth-2:0], 1'b1};
+    else if (pop && !in_valid) valid <= {1'b0, valid[Depth-1:1]};
+    assert (rst || pop || !in_valid || !valid[Depth-1])
+    else $fatal(1, "mw_sorted_queue: overflow");
+  end
+endmodule
