@@ -291,8 +291,9 @@ static void random_stream(unsigned flows, unsigned packets, bool both_lanes_of_r
         edge();
         if (asked && t.tbl_ack) asked = false, table_request(t.tbl_req.data(), false, false, TblConn, false, 0, none), accesses++;
     }
+    t.in_valid = 0;
     while (asked) {
-        t.in_valid = 0, edge();
+        edge();
         if (t.tbl_ack) asked = false, table_request(t.tbl_req.data(), false, false, TblConn, false, 0, none);
     }
     edge();
