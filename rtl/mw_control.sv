@@ -70,7 +70,8 @@ module mw_control
     input logic [31:0] ring_produced,
     input logic [31:0] connections,
     input logic [31:0] connections_lost,
-    input logic [15:0] inc[Counters],
+    input logic [Counters-1:0][15:0] inc,
+    input logic [Counters-1:0] count_clear,  // pulses
 
     // table bus
     output tbl_req_t            tbl_req,
@@ -115,7 +116,7 @@ module mw_control
       .hwif_out
   );
 
-  logic [63:0] count[Counters];
+  logic [Counters-1:0][63:0] count;
   logic latch;
   logic [63:0] now;
 
@@ -126,8 +127,10 @@ module mw_control
       .rst,
       .inc,
       .latch,
-      .clear,
-      .count
+      .clear(|count_clear),
+      .clear_mask(count_clear),
+      .count(),
+      .held(count)
   );
 
   always_ff @(posedge clk) if (latch) now <= time_ns;
