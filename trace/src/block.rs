@@ -238,16 +238,31 @@ impl<'a> Block<'a> {
             return self.units.len() == self.header.records as usize * UNIT;
         }
         let mut records = self.records();
-        records.by_ref().count() == self.header.records as usize && records.rest.is_empty()
+        records.by_ref().count() == self.header.records as usize && records.at == self.units.len()
+    }
+
+    /// A block that has been parsed before, from the header found then.
+    pub(crate) fn trusted(header: BlockHeader, bytes: &'a [u8]) -> Self {
+        Self {
+            header,
+            units: &bytes[HEADER_BYTES..header.used_bytes as usize],
+        }
     }
 
     /// Its records in order.
     #[inline]
     pub fn records(&self) -> Records<'a> {
+        self.records_from(0, self.header.records)
+    }
+
+    /// Its last `left` records, of which the first begins at unit byte `at`.
+    #[inline]
+    pub(crate) fn records_from(&self, at: usize, left: u32) -> Records<'a> {
         Records {
-            rest: self.units,
-            left: self.header.records,
-            seq: self.header.first_seq,
+            units: self.units,
+            at,
+            left,
+            seq: (self.header.first_seq).wrapping_add(u64::from(self.header.records - left)),
             near: self.header.time,
             snapshot_bytes: self.header.snapshot_bytes,
         }
@@ -268,11 +283,19 @@ pub struct Entry<'a> {
 /// Iterator over the records of a block.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
-    rest: &'a [u8],
+    units: &'a [u8],
+    at: usize,
     left: u32,
     seq: u64,
     near: Nanos,
     snapshot_bytes: u32,
+}
+
+impl Records<'_> {
+    /// Where the next record begins, and the records from it on.
+    pub(crate) fn place(&self) -> (usize, u32) {
+        (self.at, self.left)
+    }
 }
 
 impl<'a> Iterator for Records<'a> {
@@ -280,16 +303,18 @@ impl<'a> Iterator for Records<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Entry<'a>> {
-        self.left = self.left.checked_sub(1)?;
-        let (wire, rest) = WireRecord::ref_from_prefix(self.rest).ok()?;
+        let left = self.left.checked_sub(1)?;
+        let (wire, rest) = WireRecord::ref_from_prefix(self.units.get(self.at..)?).ok()?;
         let len = wire.snapshot_len(self.snapshot_bytes);
-        let snapshot = rest.get(..len)?;
-        self.rest = rest.get(len.next_multiple_of(UNIT)..)?;
+        let padded = len.next_multiple_of(UNIT);
+        let snapshot = rest.get(..padded)?.get(..len)?;
         let entry = Entry {
             seq: self.seq,
             record: Record::decode(wire, self.near),
             snapshot,
         };
+        self.at += UNIT + padded;
+        self.left = left;
         self.seq = self.seq.wrapping_add(1);
         Some(entry)
     }

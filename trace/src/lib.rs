@@ -7,11 +7,13 @@
 //! iteration. The layouts are in `docs/formats.md`, byte by byte.
 
 pub mod block;
+pub mod capture;
 mod error;
 pub mod record;
 pub mod units;
 
 pub use block::{Block, BlockBuilder, BlockHeader};
+pub use capture::Capture;
 pub use error::{Error, Result};
 pub use record::Record;
 pub use units::{Actions, Flags, Kind, Lane, Nanos, Port, Proto, Tap};
