@@ -150,7 +150,7 @@ module mw_act
   logic [16:0] added;
   logic low_is_behind;
   assign low_is_behind = c2.hit[EditSumHi] && !c2.hit[EditSumLo];
-  assign added = {1'b0, ~{hi2, low_is_behind ? lo1 : lo2}} + 17'(~ecn2);
+  assign added = {1'b0, ~{hi2, low_is_behind ? lo1 : lo2}} + (17'd3 - 17'(ecn2));
 
   always_ff @(posedge clk) begin
     if (go) begin

@@ -238,6 +238,7 @@ struct Bench {
                 held.erase(h);
                 break;
             }
+            if (!f) explain();
             CHECK(f, "a frame of %zu bytes left that must not now (%zu in order, %zu held)", leaving.size(), order.size(), held.size());
             CHECK(leave_time >= f->stamp + f->act.delay_ns, "left too early");
             for (auto& o : held) {
@@ -252,6 +253,20 @@ struct Bench {
         tapped.push_back({f, leave_time});
     }
     bool was_not_steady = false;
+
+    // The first difference to every frame of the same length.
+    void explain() {
+        auto one = [&](const Ref& f, const char* where) {
+            if (f->out.size() != leaving.size()) return;
+            size_t i = 0;
+            while (i < leaving.size() && f->out[i] == leaving[i]) i++;
+            if (i == leaving.size()) return (void)printf("  equals one %s\n", where);
+            printf("  %s: byte %zu is %02x, not %02x; drop %d ecn %d (ip %d ip6 %d l3 %u) corrupt %d (%u+%u) delay %d\n", where, i, leaving[i],
+                   f->out[i], f->act.drop, f->act.ecn, f->is_ip, f->ip6, f->l3, f->act.corrupt, f->act.base, f->act.offset, f->act.delay);
+        };
+        for (auto& f : order) one(f, "in order");
+        for (auto& f : held) one(f, "held");
+    }
 
     void tap() {
         if (!t.tap_valid) return;
