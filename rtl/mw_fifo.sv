@@ -37,11 +37,7 @@ module mw_fifo #(
   assign pop = out_valid && out_ready;
   assign load = (stored != 0) && (!out_valid || out_ready);
 
-  always_ff @(posedge clk) begin
-    if (push) mem[wr] <= in_data;
-    if (load) out_data <= mem[rd];
-  end
-
+  // Nothing changes in a buffer that is empty and not written: simulators skip it.
   always_ff @(posedge clk) begin
     if (rst) begin
       wr <= '0;
@@ -49,13 +45,20 @@ module mw_fifo #(
       used <= '0;
       stored <= '0;
       out_valid <= 1'b0;
-    end else begin
-      if (push) wr <= wr + 1'b1;
-      if (load) rd <= rd + 1'b1;
-      if (load) out_valid <= 1'b1;
-      else if (pop) out_valid <= 1'b0;
-      if (push != pop) used <= push ? used + 1'b1 : used - 1'b1;
-      if (push != load) stored <= push ? stored + 1'b1 : stored - 1'b1;
+    end else if (in_valid || used != 0) begin
+      if (push) begin
+        mem[wr] <= in_data;
+        wr <= wr + 1'b1;
+      end
+      if (load) begin
+        out_data <= mem[rd];
+        rd <= rd + 1'b1;
+        out_valid <= 1'b1;
+      end else if (pop) begin
+        out_valid <= 1'b0;
+      end
+      used <= used + (DEPTH_LOG2 + 1)'(push) - (DEPTH_LOG2 + 1)'(pop);
+      stored <= stored + (DEPTH_LOG2 + 1)'(push) - (DEPTH_LOG2 + 1)'(load);
     end
   end
 endmodule
