@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// Packs entries into blocks and writes them into the ring in host memory (docs/formats.md).
+//
+// A block's units go out in bursts while it fills. Its header follows when all of them have
+// been acknowledged, and the block is announced when the header has been: whatever the host
+// sees of a block is whole. Meanwhile the next block fills already. All writes carry the
+// same ID, so responses come in order and counting them is enough.
+//
+// Without a free block in the ring the units wait, and the taps lose what they cannot keep.
+module mw_block_writer
+  import mw_pkg::*;
+#(
+    parameter int unsigned FIFO_LOG2 = 7  // units between packing and the bus, 5 (two bursts) to 12
+) (
+    input logic clk,
+    input logic rst,
+
+    input logic            capture,            // level; blocks are written from its rise on
+    input logic            inflight_captured,  // captured frames have not yet come to rest
+    input logic            sources_busy,
+    // Taken over when capture starts.
+    input logic [    63:0] ring_base,          // aligned to a block, at least to 4096 bytes
+    input logic [     4:0] ring_blocks_log2,   // 0 to 16
+    input logic [     4:0] block_log2,         // 12 to 22
+    input logic [    15:0] snapshot_bytes,     // multiple of 32
+    input logic [    31:0] flush_ns,
+    input logic [    31:0] ring_consumed,      // blocks that the host has taken
+    input logic [    63:0] time_ns,
+    input block_counters_t counters,
+
+    input  logic             in_valid,
+    output logic             in_ready,
+    input  logic [UnitW-1:0] in_data,
+    input  logic [     31:0] in_time_hi,
+    input  logic             in_first,
+    input  logic             in_last,
+
+    output logic        recording,         // frames that begin now shall leave records
+    output logic        capture_active,    // from start until the final block is announced
+    output logic [15:0] capture_snapshot,  // snapshot_bytes in force, so that an entry fits a block
+    output logic [31:0] ring_produced,     // blocks announced
+    output logic        irq,               // pulse: a block was announced
+    output logic        dma_error,         // until the next start
+    output logic [31:0] lost_records,      // of this capture, after dma_error
+
+    output logic        busy,
+    output logic        timer_valid,  // the open block is to be closed at timer_ns
+    output logic [63:0] timer_ns,
+
+    output logic [ 63:0] m_axi_awaddr,
+    output logic [  7:0] m_axi_awlen,
+    output logic [  2:0] m_axi_awsize,
+    output logic [  1:0] m_axi_awburst,
+    output logic         m_axi_awvalid,
+    input  logic         m_axi_awready,
+    output logic [255:0] m_axi_wdata,
+    output logic [ 31:0] m_axi_wstrb,
+    output logic         m_axi_wlast,
+    output logic         m_axi_wvalid,
+    input  logic         m_axi_wready,
+    input  logic [  1:0] m_axi_bresp,
+    input  logic         m_axi_bvalid,
+    output logic         m_axi_bready
+);
+  if (FIFO_LOG2 < 5 || FIFO_LOG2 > 12) begin : g_bad
+    $fatal(1, "mw_block_writer: FIFO_LOG2 must be between 5 and 12");
+  end
+
+  localparam int unsigned HeaderUnits = 4;
+  localparam int unsigned HeaderBytes = 128;
+  localparam logic [31:0] Magic = 32'h3142_574d;
+  localparam logic [15:0] Version = 16'd1;
+  // Cycles for which everything must have been quiet before the final block is closed: the
+  // counters in its header come a little after the units.
+  localparam logic [3:0] Settle = 4'd8;
+
+  typedef enum logic [2:0] {
+    Idle,
+    Run,
+    Drain,  // capture has been cleared, frames are still under way
+    Final,  // the final block is being closed and announced
+    Failed  // after an error response: what comes is lost
+  } state_e;
+
+  typedef struct packed {
+    logic [31:0] crc;
+    logic [31:0] reserved;
+    block_counters_t counters;
+    logic [31:0] snapshot_bytes;
+    logic [31:0] block_bytes;
+    logic [31:0] used_bytes;
+    logic [31:0] records;
+    logic [63:0] first_seq;
+    logic [63:0] time_ns;
+    logic [63:0] number;
+    logic [15:0] flags;
+    logic [15:0] version;
+    logic [31:0] magic;
+  } block_header_t;  // 1024
+
+  typedef struct packed {
+    logic        header;  // data comes from the header, not from the buffer of units
+    logic [3:0]  len;     // beats - 1
+    logic [63:5] addr;
+  } burst_t;
+
+  function automatic logic [4:0] limit(input logic [4:0] value, input logic [4:0] lo, input logic [4:0] hi);
+    return value < lo ? lo : value > hi ? hi : value;
+  endfunction
+
+  state_e state;
+  logic held_off;  // after an error capture must fall before it can start again
+  logic start, active, quiet, announce, error_response;
+  logic [3:0] settled;
+
+  assign start = state == Idle && capture && !held_off;
+  assign active = state == Run || state == Drain;
+
+  // ---- Configuration of the capture ----
+
+  logic [63:12] base;
+  logic [22:0] block_bytes, start_bytes;
+  logic [16:0] ring_blocks;
+  logic [31:0] flush_after;
+  logic [15:0] start_room;
+
+  assign start_bytes = 23'd1 << limit(block_log2, 5'd12, 5'd22);
+  assign start_room = start_bytes > 23'd16384 ? 16'(MaxFrame) : 16'(start_bytes - 23'(HeaderBytes + 32));
+
+  always_ff @(posedge clk) begin
+    if (start) begin
+      base <= ring_base[63:12];
+      block_bytes <= start_bytes;
+      ring_blocks <= 17'd1 << limit(ring_blocks_log2, 5'd0, 5'd16);
+      flush_after <= flush_ns;
+      capture_snapshot <= snapshot_bytes < start_room ? snapshot_bytes & ~16'd31 : start_room;
+    end
+  end
+
+  // ---- One unit waits here, with what decides on its block ----
+
+  logic unit_valid, unit_first, unit_last, unit_pop;
+  logic [UnitW-1:0] unit;
+  logic [63:0] unit_time;  // of the record
+  logic [9:0] unit_entry;  // units of the entry that begins here
+  logic unit_near;  // its full time can be told from the block's
+
+  logic open;  // a block takes units
+  logic [63:0] block_time;
+
+  record_t in_rec;
+  logic [15:0] in_bytes;
+  logic [63:0] in_time, since;
+  assign in_rec = in_data;
+  assign in_bytes = !in_rec.snapshot ? 16'd0 : in_rec.length < capture_snapshot ? in_rec.length : capture_snapshot;
+  assign in_time = {in_time_hi, in_rec.time_lo};
+  // When no block is open the unit ahead will begin one.
+  assign since = in_time - (open ? block_time : unit_time);
+  assign in_ready = !unit_valid || unit_pop;
+
+  always_ff @(posedge clk) begin
+    if (in_valid && in_ready) begin
+      unit <= in_data;
+      unit_first <= in_first;
+      unit_last <= in_last;
+      unit_time <= in_time;
+      unit_entry <= 10'((in_bytes + 16'd31) >> 5) + 10'd1;
+      unit_near <= since[63:30] == '0 || since[63:30] == '1;
+    end
+    if (rst) unit_valid <= 1'b0;
+    else if (in_ready) unit_valid <= in_valid;
+  end
+
+  // ---- The open block ----
+
+  logic mid_entry, flush_due, flush_passed, final_closed;
+  logic [17:0] block_used;  // units with the header
+  logic [31:0] block_records;
+  logic [63:0] block_number, next_number, block_seq, next_seq, flush_at;
+  logic [63:12] block_addr, next_addr;
+  logic [15:0] next_index;
+  logic ring_room, ring_room_next;
+
+  logic fits, want_close, close, accept, drop, begin_block, abandon;
+  logic slot_used;  // the block before is closed but not yet announced
+  logic crc_busy, data_room, burst_room, push_header;
+
+  assign fits = block_used + 18'(unit_entry) <= 18'(block_bytes >> 5);
+  assign flush_passed = open && time_ns >= flush_at;
+  assign want_close = open && !mid_entry && state != Failed &&
+                      (flush_due || state == Final || (unit_valid && !(fits && unit_near)));
+  assign close = want_close && !slot_used && !crc_busy && burst_room;
+  assign accept = unit_valid && active && !want_close && !crc_busy && !push_header && data_room && burst_room &&
+                  (open || ring_room);
+  // A final block without a record begins by itself.
+  assign begin_block = !open && (accept || (state == Final && !final_closed && !slot_used && ring_room));
+  assign abandon = state == Failed && open && burst_room;
+  assign drop = unit_valid && (state == Idle || (state == Failed && !open && !slot_used));
+  assign unit_pop = accept || drop;
+  assign ring_room_next = next_number[31:0] - ring_consumed < 32'(ring_blocks);
+
+  always_ff @(posedge clk) begin
+    ring_room <= ring_room_next && !start;
+    if (start) begin
+      next_number <= '0;
+      next_seq <= '0;
+      next_index <= '0;
+      next_addr <= ring_base[63:12];
+    end
+    if (begin_block) begin
+      block_time <= accept ? unit_time : time_ns;
+      block_number <= next_number;
+      block_seq <= next_seq;
+      block_addr <= next_addr;
+      flush_at <= time_ns + 64'(flush_after);
+      next_number <= next_number + 1'b1;
+      if (17'(next_index) + 17'd1 == ring_blocks) begin
+        next_index <= '0;
+        next_addr <= base;
+      end else begin
+        next_index <= next_index + 1'b1;
+        next_addr <= next_addr + 52'(block_bytes >> 12);
+      end
+    end
+    if (begin_block || accept) begin
+      block_used <= (open ? block_used : 18'(HeaderUnits)) + 18'(accept);
+      block_records <= (open ? block_records : '0) + 32'(accept && unit_first);
+    end
+    if (accept && unit_first) next_seq <= next_seq + 1'b1;
+    if (rst) begin
+      open <= 1'b0;
+      mid_entry <= 1'b0;
+      flush_due <= 1'b0;
+    end else begin
+      if (begin_block) open <= 1'b1;
+      else if (close || abandon) open <= 1'b0;
+      if (accept) mid_entry <= !unit_last;
+      else if (abandon) mid_entry <= 1'b0;
+      flush_due <= flush_passed && !close && !abandon;
+    end
+  end
+
+  // ---- Bursts: up to each 512 bytes of address, or what is left when the block closes ----
+
+  logic [3:0] burst_units;  // in the data buffer and not yet in a burst
+  logic [63:5] burst_addr;
+  logic [15:0] issued, answered;  // bursts; never more than two blocks of them apart
+  logic burst_full, push_burst;
+  burst_t burst_in, burst_out;
+  logic [63:12] slot_addr;
+
+  assign burst_full = accept && open && block_used[3:0] == 4'd15;
+  assign push_burst = burst_full || ((close || abandon) && burst_units != 0);
+
+  always_comb begin
+    burst_in.header = push_header;
+    burst_in.len = push_header ? 4'(HeaderUnits - 1) : burst_full ? burst_units : burst_units - 4'd1;
+    burst_in.addr = push_header ? {slot_addr, 7'd0} : burst_addr;
+  end
+
+  always_ff @(posedge clk) begin
+    if (begin_block) burst_addr <= {next_addr, 7'(HeaderUnits)};
+    else if (burst_full) burst_addr <= {burst_addr[63:9] + 1'b1, 4'd0};
+    if (rst) begin
+      burst_units <= '0;
+      issued <= '0;
+      answered <= '0;
+    end else begin
+      if (burst_full || close || abandon) burst_units <= '0;
+      else if (accept) burst_units <= burst_units + 1'b1;
+      if (push_burst || push_header) issued <= issued + 1'b1;
+      if (m_axi_bvalid) answered <= answered + 1'b1;
+    end
+  end
+
+  // ---- The closed block: its checksum, its header, its announcement ----
+
+  block_header_t header;
+  logic [3:0][UnitW-1:0] header_units;
+  logic [2:0] step;  // 1 to 4: this unit of the header enters the checksum; 5: the checksum is ready
+  logic slot_ready, slot_sent;
+  logic [15:0] slot_target;  // bursts that must have been answered
+  logic slot_reached;
+  logic [31:0] crc;
+
+  assign header_units = header;
+  assign crc_busy = step != 0 && step != 3'd5;
+  assign slot_reached = 16'(answered - slot_target) < 16'h8000;
+  assign push_header = slot_used && slot_ready && !slot_sent && slot_reached && burst_room && state != Failed;
+  assign announce = slot_used && slot_sent && slot_reached && state != Failed;
+
+  mw_crc32c u_crc (
+      .clk,
+      .valid(accept || crc_busy),
+      .first(crc_busy ? step == 3'd1 && header.used_bytes == 32'(HeaderBytes) : !open),
+      .cut(step == 3'd4),
+      .data(crc_busy ? header_units[step[1:0]-2'd1] : unit),
+      .crc
+  );
+
+  always_ff @(posedge clk) begin
+    if (close) begin
+      header.magic <= Magic;
+      header.version <= Version;
+      header.flags <= {14'd0, flush_due && state != Final, state == Final};
+      header.number <= block_number;
+      header.time_ns <= block_time;
+      header.first_seq <= block_seq;
+      header.records <= block_records;
+      header.used_bytes <= 32'(block_used) << 5;
+      header.block_bytes <= 32'(block_bytes);
+      header.snapshot_bytes <= 32'(capture_snapshot);
+      header.counters <= counters;
+      header.reserved <= '0;
+      slot_addr <= block_addr;
+      slot_target <= issued + 16'(push_burst);
+    end else if (push_header) begin
+      slot_target <= issued + 1'b1;
+    end
+    if (step == 3'd5) header.crc <= crc;
+    if (rst) begin
+      step <= '0;
+      slot_used <= 1'b0;
+      slot_ready <= 1'b0;
+      slot_sent <= 1'b0;
+    end else begin
+      if (close) step <= 3'd1;
+      else if (step != 0) step <= step == 3'd5 ? 3'd0 : step + 1'b1;
+      if (close) slot_used <= 1'b1;
+      else if (announce || (state == Failed && !open)) slot_used <= 1'b0;
+      if (close) slot_ready <= 1'b0;
+      else if (step == 3'd5) slot_ready <= 1'b1;
+      if (close) slot_sent <= 1'b0;
+      else if (push_header) slot_sent <= 1'b1;
+    end
+  end
+
+  // ---- The capture as a whole ----
+
+  assign error_response = m_axi_bvalid && m_axi_bresp[1];
+  assign quiet = !inflight_captured && !sources_busy && !in_valid && !unit_valid;
+  assign recording = state == Run;
+  assign capture_active = state != Idle;
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      state <= Idle;
+      held_off <= 1'b0;
+      settled <= '0;
+      final_closed <= 1'b0;
+      ring_produced <= '0;
+      irq <= 1'b0;
+      dma_error <= 1'b0;
+      lost_records <= '0;
+    end else begin
+      settled <= quiet && settled != Settle ? settled + 1'b1 : quiet ? Settle : '0;
+      irq <= announce;
+      if (announce) ring_produced <= ring_produced + 1'b1;
+      if (!capture) held_off <= 1'b0;
+      unique case (state)
+        Idle:
+        if (start) begin
+          state <= Run;
+          final_closed <= 1'b0;
+          ring_produced <= '0;
+          dma_error <= 1'b0;
+        end
+        Run: if (!capture) state <= Drain;
+        Drain: if (quiet && settled == Settle) state <= Final;
+        Final: begin
+          if (close) final_closed <= 1'b1;
+          if (announce && final_closed) state <= Idle;
+        end
+        Failed: if (quiet && settled == Settle && !open && !slot_used && issued == answered) state <= Idle;
+        default: state <= Idle;
+      endcase
+      if (error_response && state != Idle && state != Failed) begin
+        state <= Failed;
+        dma_error <= 1'b1;
+        held_off <= 1'b1;
+      end
+
+      // Records of blocks that are never announced, and those that come too late for one.
+      if (start) lost_records <= '0;
+      else if (abandon) lost_records <= lost_records + block_records;
+      else if (state == Failed && !open && slot_used) lost_records <= lost_records + header.records;
+      else if (drop && unit_first) lost_records <= lost_records + 1'b1;
+    end
+  end
+
+  assign timer_valid = open && !flush_due;
+  assign timer_ns = flush_at;
+  assign busy = start || (state == Run && !capture) || (held_off && !capture) || state == Final && ring_room ||
+                (quiet && (state == Drain || state == Failed)) || (state == Failed && open) ||
+                unit_pop || (in_valid && in_ready) || close || (flush_passed && !flush_due) ||
+                slot_used || issued != answered || ring_room != ring_room_next;
+
+  // ---- AXI4 ----
+
+  localparam int unsigned BurstsLog2 = 4;
+  logic burst_valid, beats_room, beats_valid, beats_header, data_valid;
+  logic [3:0] beats_len, beat;
+  logic w_step, w_take, w_last;
+  logic [UnitW-1:0] data;
+
+  mw_fifo #(
+      .WIDTH(UnitW),
+      .DEPTH_LOG2(FIFO_LOG2)
+  ) u_data (
+      .clk,
+      .rst,
+      .in_valid(accept),
+      .in_ready(data_room),
+      .in_data(unit),
+      .out_valid(data_valid),
+      .out_ready(w_take && !beats_header),
+      .out_data(data),
+      .free()
+  );
+
+  mw_fifo #(
+      .WIDTH($bits(burst_t)),
+      .DEPTH_LOG2(BurstsLog2)
+  ) u_bursts (
+      .clk,
+      .rst,
+      .in_valid(push_burst || push_header),
+      .in_ready(burst_room),
+      .in_data(burst_in),
+      .out_valid(burst_valid),
+      .out_ready(m_axi_awready && beats_room),
+      .out_data(burst_out),
+      .free()
+  );
+
+  assign m_axi_awvalid = burst_valid && beats_room;
+  assign m_axi_awaddr = {burst_out.addr, 5'd0};
+  assign m_axi_awlen = 8'(burst_out.len);
+  assign m_axi_awsize = 3'd5;  // 32 bytes
+  assign m_axi_awburst = 2'b01;  // INCR
+
+  // Bursts whose address has been taken; only their data goes out.
+  mw_fifo #(
+      .WIDTH(5),
+      .DEPTH_LOG2(BurstsLog2)
+  ) u_beats (
+      .clk,
+      .rst,
+      .in_valid(burst_valid && m_axi_awready),
+      .in_ready(beats_room),
+      .in_data({burst_out.header, burst_out.len}),
+      .out_valid(beats_valid),
+      .out_ready(w_take && w_last),
+      .out_data({beats_header, beats_len}),
+      .free()
+  );
+
+  assign w_step = !m_axi_wvalid || m_axi_wready;
+  assign w_take = w_step && beats_valid && (beats_header || data_valid);
+  assign w_last = beat == beats_len;
+  assign m_axi_wstrb = '1;
+  assign m_axi_bready = 1'b1;
+
+  always_ff @(posedge clk) begin
+    if (w_take) begin
+      m_axi_wdata <= beats_header ? header_units[beat[1:0]] : data;
+      m_axi_wlast <= w_last;
+    end
+    if (rst) begin
+      m_axi_wvalid <= 1'b0;
+      beat <= '0;
+    end else begin
+      if (w_step) m_axi_wvalid <= w_take;
+      if (w_take) beat <= w_last ? '0 : beat + 1'b1;
+    end
+  end
+endmodule
