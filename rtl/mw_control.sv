@@ -18,7 +18,6 @@ module mw_control
 
     // AXI4-Lite slave
     input  logic [11:0] s_axil_awaddr,
-    input  logic [ 2:0] s_axil_awprot,
     input  logic        s_axil_awvalid,
     output logic        s_axil_awready,
     input  logic [31:0] s_axil_wdata,
@@ -29,7 +28,6 @@ module mw_control
     output logic        s_axil_bvalid,
     input  logic        s_axil_bready,
     input  logic [11:0] s_axil_araddr,
-    input  logic [ 2:0] s_axil_arprot,
     input  logic        s_axil_arvalid,
     output logic        s_axil_arready,
     output logic [31:0] s_axil_rdata,
@@ -87,8 +85,8 @@ module mw_control
     $fatal(1, "mw_control: Counters must be 42, the counters of the register map");
   end
 
-  midwire__in_t  hwif_in;
-  midwire__out_t hwif_out;
+  in_t regs_in;
+  out_t regs_out;
 
   mw_regs u_regs (
       .clk,
@@ -96,7 +94,6 @@ module mw_control
       .s_axil_awready,
       .s_axil_awvalid,
       .s_axil_awaddr,
-      .s_axil_awprot,
       .s_axil_wready,
       .s_axil_wvalid,
       .s_axil_wdata,
@@ -107,13 +104,12 @@ module mw_control
       .s_axil_arready,
       .s_axil_arvalid,
       .s_axil_araddr,
-      .s_axil_arprot,
       .s_axil_rready,
       .s_axil_rvalid,
       .s_axil_rdata,
       .s_axil_rresp,
-      .hwif_in,
-      .hwif_out
+      .in (regs_in),
+      .out(regs_out)
   );
 
   logic [Counters-1:0][63:0] count;
@@ -139,8 +135,8 @@ module mw_control
   logic start, owned, done;
   logic [TblW-1:0] row;
   table_e number;
-  assign number = table_e'(hwif_out.table_address.tbl.value);
-  assign start = (hwif_out.table_command.read.value || hwif_out.table_command.write.value) &&
+  assign number = table_e'(regs_out.table_address_tbl);
+  assign start = (regs_out.table_command_read || regs_out.table_command_write) &&
       !tbl_req.valid;
   assign owned = tbl_req.tbl inside {TblExact, TblPage, TblSlot, TblState, TblAction,
                                      TblSelector, TblConn, TblFlow};
@@ -151,82 +147,82 @@ module mw_control
     else if (done) tbl_req.valid <= 1'b0;
 
     if (start) begin
-      tbl_req.write <= hwif_out.table_command.write.value;
+      tbl_req.write <= regs_out.table_command_write;
       tbl_req.tbl   <= number;
-      tbl_req.lane  <= hwif_out.table_address.lane.value;
-      tbl_req.index <= hwif_out.table_address.index.value;
+      tbl_req.lane  <= regs_out.table_address_lane;
+      tbl_req.index <= regs_out.table_address_index;
       for (int i = 0; i < TblW / 32; i++)
-        tbl_req.wdata[32*i+:32] <= hwif_out.table_write[i].value.value;
+        tbl_req.wdata[32*i+:32] <= regs_out.table_write[i];
     end
     if (done && !tbl_req.write) row <= owned ? tbl_rdata : '0;
   end
 
   always_comb begin
-    latch            = hwif_out.control.latch.value;
-    capture          = hwif_out.control.capture.value;
-    track            = hwif_out.control.track.value;
-    clear            = hwif_out.control.clear.value;
-    irq_enable       = hwif_out.irq_enable.value.value[0];
-    ring_base        = {hwif_out.ring_base_hi.value.value, hwif_out.ring_base_lo.value.value};
-    ring_blocks_log2 = hwif_out.ring_blocks_log2.value.value[4:0];
-    block_log2       = hwif_out.block_log2.value.value[4:0];
-    ring_consumed    = hwif_out.ring_consumed.value.value;
-    snapshot_bytes   = hwif_out.snapshot_bytes.value.value[15:0];
-    flush_ns         = hwif_out.flush_ns.value.value;
-    kinds[0]         = hwif_out.kinds_ab.value.value[16:0];
-    kinds[1]         = hwif_out.kinds_ba.value.value[16:0];
+    latch            = regs_out.control_latch;
+    capture          = regs_out.control_capture;
+    track            = regs_out.control_track;
+    clear            = regs_out.control_clear;
+    irq_enable       = regs_out.irq_enable[0];
+    ring_base        = {regs_out.ring_base_hi, regs_out.ring_base_lo};
+    ring_blocks_log2 = regs_out.ring_blocks_log2[4:0];
+    block_log2       = regs_out.block_log2[4:0];
+    ring_consumed    = regs_out.ring_consumed;
+    snapshot_bytes   = regs_out.snapshot_bytes[15:0];
+    flush_ns         = regs_out.flush_ns;
+    kinds[0]         = regs_out.kinds_ab[16:0];
+    kinds[1]         = regs_out.kinds_ba[16:0];
   end
 
   always_comb begin
-    hwif_in.id.value.next = 32'h4d57_4952;
-    hwif_in.version.value.next = Version;
-    hwif_in.map_hash.value.next = mw_map_pkg::MapHash;
-    hwif_in.data_width.value.next = par_data_width;
-    hwif_in.clock_ps.value.next = par_clock_ps;
-    hwif_in.conns_log2.value.next = par_conns_log2;
-    hwif_in.flow_rows_log2.value.next = par_flow_rows_log2;
-    hwif_in.slots_log2.value.next = par_slots_log2;
-    hwif_in.exact_rows_log2.value.next = par_exact_rows_log2;
-    hwif_in.page_rows_log2.value.next = par_page_rows_log2;
-    hwif_in.ways.value.next = par_ways;
-    hwif_in.selectors.value.next = par_selectors;
-    hwif_in.actions.value.next = par_actions;
-    hwif_in.delay_slots.value.next = par_delay_slots;
-    hwif_in.max_frame.value.next = MaxFrame;
+    regs_in.id = 32'h4d57_4952;
+    regs_in.version = Version;
+    regs_in.map_hash = mw_map_pkg::MapHash;
+    regs_in.data_width = par_data_width;
+    regs_in.clock_ps = par_clock_ps;
+    regs_in.conns_log2 = par_conns_log2;
+    regs_in.flow_rows_log2 = par_flow_rows_log2;
+    regs_in.slots_log2 = par_slots_log2;
+    regs_in.exact_rows_log2 = par_exact_rows_log2;
+    regs_in.page_rows_log2 = par_page_rows_log2;
+    regs_in.ways = par_ways;
+    regs_in.selectors = par_selectors;
+    regs_in.actions = par_actions;
+    regs_in.delay_slots = par_delay_slots;
+    regs_in.max_frame = MaxFrame;
 
-    hwif_in.status.capture_active.next = capture_active;
-    hwif_in.status.clear_busy.next = clear_busy;
-    hwif_in.status.table_busy.next = tbl_req.valid;
-    hwif_in.status.dma_error.next = dma_error;
-    hwif_in.now.value.next = now;
-    hwif_in.ring_produced.value.next = ring_produced;
-    hwif_in.connections.value.next = connections;
-    hwif_in.connections_lost.value.next = connections_lost;
-    for (int i = 0; i < TblW / 32; i++) hwif_in.table_read[i].value.next = row[32*i+:32];
+    regs_in.status_capture_active = capture_active;
+    regs_in.status_clear_busy = clear_busy;
+    regs_in.status_table_busy = tbl_req.valid;
+    regs_in.status_dma_error = dma_error;
+    regs_in.now = now;
+    regs_in.ring_produced = ring_produced;
+    regs_in.connections = connections;
+    regs_in.connections_lost = connections_lost;
+    for (int i = 0; i < TblW / 32; i++) regs_in.table_read[i] = row[32*i+:32];
     for (int p = 0; p < 2; p++) begin
-      hwif_in.port[p].rx_frames.value.next = count[PortCounters*p+0];
-      hwif_in.port[p].rx_bytes.value.next = count[PortCounters*p+1];
-      hwif_in.port[p].rx_errors.value.next = count[PortCounters*p+2];
-      hwif_in.port[p].rx_runts.value.next = count[PortCounters*p+3];
-      hwif_in.port[p].rx_truncated.value.next = count[PortCounters*p+4];
-      hwif_in.port[p].rx_lost.value.next = count[PortCounters*p+5];
-      hwif_in.port[p].tx_frames.value.next = count[PortCounters*p+6];
-      hwif_in.port[p].tx_bytes.value.next = count[PortCounters*p+7];
+      regs_in.port[p].rx_frames = count[PortCounters*p+0];
+      regs_in.port[p].rx_bytes = count[PortCounters*p+1];
+      regs_in.port[p].rx_errors = count[PortCounters*p+2];
+      regs_in.port[p].rx_runts = count[PortCounters*p+3];
+      regs_in.port[p].rx_truncated = count[PortCounters*p+4];
+      regs_in.port[p].rx_lost = count[PortCounters*p+5];
+      regs_in.port[p].tx_frames = count[PortCounters*p+6];
+      regs_in.port[p].tx_bytes = count[PortCounters*p+7];
     end
     for (int l = 0; l < 2; l++) begin
-      hwif_in.lane[l].dropped.value.next = count[2*PortCounters+LaneCounters*l+0];
-      hwif_in.lane[l].marked.value.next = count[2*PortCounters+LaneCounters*l+1];
-      hwif_in.lane[l].corrupted.value.next = count[2*PortCounters+LaneCounters*l+2];
-      hwif_in.lane[l].delayed.value.next = count[2*PortCounters+LaneCounters*l+3];
-      hwif_in.lane[l].delay_full.value.next = count[2*PortCounters+LaneCounters*l+4];
-      hwif_in.lane[l].malformed.value.next = count[2*PortCounters+LaneCounters*l+5];
-      hwif_in.lane[l].unmatched.value.next = count[2*PortCounters+LaneCounters*l+6];
-      hwif_in.lane[l].bind_full.value.next = count[2*PortCounters+LaneCounters*l+7];
-      hwif_in.lane[l].records_ingress.value.next = count[2*PortCounters+LaneCounters*l+8];
-      hwif_in.lane[l].records_egress.value.next = count[2*PortCounters+LaneCounters*l+9];
-      hwif_in.lane[l].lost_ingress.value.next = count[2*PortCounters+LaneCounters*l+10];
-      hwif_in.lane[l].lost_egress.value.next = count[2*PortCounters+LaneCounters*l+11];
-      hwif_in.lane[l].lost_snapshots.value.next = count[2*PortCounters+LaneCounters*l+12];
+      regs_in.lane[l].dropped = count[2*PortCounters+LaneCounters*l+0];
+      regs_in.lane[l].marked = count[2*PortCounters+LaneCounters*l+1];
+      regs_in.lane[l].corrupted = count[2*PortCounters+LaneCounters*l+2];
+      regs_in.lane[l].delayed = count[2*PortCounters+LaneCounters*l+3];
+      regs_in.lane[l].delay_full = count[2*PortCounters+LaneCounters*l+4];
+      regs_in.lane[l].malformed = count[2*PortCounters+LaneCounters*l+5];
+      regs_in.lane[l].unmatched = count[2*PortCounters+LaneCounters*l+6];
+      regs_in.lane[l].bind_full = count[2*PortCounters+LaneCounters*l+7];
+      regs_in.lane[l].records_ingress = count[2*PortCounters+LaneCounters*l+8];
+      regs_in.lane[l].records_egress = count[2*PortCounters+LaneCounters*l+9];
+      regs_in.lane[l].lost_ingress = count[2*PortCounters+LaneCounters*l+10];
+      regs_in.lane[l].lost_egress = count[2*PortCounters+LaneCounters*l+11];
+      regs_in.lane[l].lost_snapshots = count[2*PortCounters+LaneCounters*l+12];
     end
   end
 

@@ -115,9 +115,9 @@ module mw_core
   assign capture_begin = ctl_capture && !capture_active;
 
   // Both lanes, up to the places they share.
-  logic track_in_valid[2], track_out_valid[2];
-  header_t track_in_hdr[2], track_out_hdr[2];
-  track_t track_out_trk[2];
+  logic [1:0] track_in_valid, track_out_valid;
+  header_t [1:0] track_in_hdr, track_out_hdr;
+  track_t [1:0] track_out_trk;
   logic [1:0] match_ack, match_clear_busy;
   logic [TblW-1:0] match_rdata[2];
   logic track_ack, track_clear_busy;
@@ -540,7 +540,6 @@ module mw_core
       .rst,
       .time_ns,
       .s_axil_awaddr,
-      .s_axil_awprot,
       .s_axil_awvalid,
       .s_axil_awready,
       .s_axil_wdata,
@@ -551,7 +550,6 @@ module mw_core
       .s_axil_bvalid,
       .s_axil_bready,
       .s_axil_araddr,
-      .s_axil_arprot,
       .s_axil_arvalid,
       .s_axil_arready,
       .s_axil_rdata,

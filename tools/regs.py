@@ -14,9 +14,7 @@ import hashlib
 import html
 import os
 import pathlib
-import subprocess
 import sys
-import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RDL = ROOT / "rtl/regs/midwire.rdl"
@@ -55,16 +53,171 @@ def is_plain(reg):
     return len(fields) == 1 and fields[0].width == reg.get_property("regwidth")
 
 
-def regblock():
-    with tempfile.TemporaryDirectory() as out:
-        subprocess.run(
-            [VENV / "bin/peakrdl", "regblock", RDL, "-o", out, "--cpuif", "axi4-lite-flat", "--module-name", "mw_regs",
-             "--package-name", "mw_regs_pkg", "--default-reset", "rst", "--addr-width", "12"],
-            check=True,
-        )
-        for name in ("mw_regs.sv", "mw_regs_pkg.sv"):
-            text = (pathlib.Path(out) / name).read_text()
-            yield f"rtl/regs/{name}", f"{SPDX}// {ORIGIN}\n{text}"
+def places(node):
+    """Each register of a register file or map: name, array count or 0, and byte offset."""
+    for reg in node.children(unroll=False):
+        if isinstance(reg, RegNode):
+            yield reg, reg.array_dimensions[0] if reg.is_array else 0
+
+
+def width(bits):
+    return "logic       " if bits == 1 else f"logic [{bits - 1}:0]"
+
+
+def members(node, writable):
+    """Struct members for the registers of `node` that the core reads or drives."""
+    out = []
+    for reg, count in places(node):
+        fields = [f for f in reg.fields() if f.is_sw_writable == writable]
+        if not fields:
+            continue
+        dims = f"[{count}]" if count else ""
+        if is_plain(reg):
+            out.append(f"    {width(fields[0].width)} {reg.inst_name}{dims};\n")
+        else:
+            out += [f"    {width(f.width)} {reg.inst_name}_{f.inst_name};\n" for f in fields]
+    return "".join(out)
+
+
+def regs_pkg(top):
+    files = [n for n in top.children(unroll=False) if not isinstance(n, RegNode)]
+    out = [f"{SPDX}// {ORIGIN}\n//\n// What the registers tell the core (out_t) and what the core shows in them (in_t).\npackage mw_regs_pkg;\n"]
+    for f in files:
+        out.append(f"  typedef struct {{\n{members(f, False)}  }} {f.inst_name}_in_t;\n\n")
+    inner = "".join(f"    {f.inst_name}_in_t {f.inst_name}[{f.array_dimensions[0]}];\n" for f in files)
+    out.append(f"  typedef struct {{\n{members(top, False)}{inner}  }} in_t;\n\n")
+    out.append(f"  typedef struct {{\n{members(top, True)}  }} out_t;\nendpackage\n")
+    return "".join(out)
+
+
+def words(reg, offset, path):
+    """Word offset and what it reads as, for each 32-bit word of a register at a byte offset."""
+    fields = list(reg.fields())
+    side = "out." if fields[0].is_sw_writable else "in."
+    if is_plain(reg):
+        bits = fields[0].width
+        for w in range(bits // 32):
+            yield offset // 4 + w, f"{side}{path}" + (f"[{32 * w}+:32]" if bits > 32 else "")
+        return
+    text, at = [], 32
+    for f in sorted(fields, key=lambda f: -f.high):
+        if f.high + 1 < at:
+            text.append(f"{at - f.high - 1}'d0")
+        text.append(f"{f.width}'d0" if f.get_property("singlepulse") else f"{side}{path}_{f.inst_name}")
+        at = f.low
+    if at:
+        text.append(f"{at}'d0")
+    yield offset // 4, "{" + ", ".join(text) + "}"
+
+
+def regs_sv(top):
+    reads, writes, resets, pulses = [], [], [], []
+
+    def add(reg, offset, path):
+        for word, value in words(reg, offset, path):
+            reads.append(f"        10'h{word:03x}: s_axil_rdata <= {value};\n")
+        for f in reg.fields():
+            if not f.is_sw_writable:
+                continue
+            name = path if is_plain(reg) else f"{path}_{f.inst_name}"
+            pulse = f.get_property("singlepulse")
+            (pulses if pulse else resets).append(f"      out.{name} <= '0;\n")
+            bits = f"[{f.high}:{f.low}]" if f.width > 1 else f"[{f.low}]"
+            value = f"(wdata{bits} & wmask{bits})" if pulse else f"(wdata{bits} & wmask{bits}) | (out.{name} & ~wmask{bits})"
+            writes.append((offset // 4, f"out.{name} <= {value};"))
+
+    for node in top.children(unroll=True):
+        base = node.absolute_address
+        if isinstance(node, RegNode):
+            index = f"[{node.current_idx[0]}]" if node.is_array else ""
+            add(node, base, node.inst_name + index)
+        else:
+            for reg in node.children(unroll=True):
+                add(reg, reg.absolute_address, f"{node.inst_name}[{node.current_idx[0]}].{reg.inst_name}")
+    cases = ""
+    for word in dict.fromkeys(w for w, _ in writes):
+        lines = "".join(f"          {t}\n" for w, t in writes if w == word)
+        cases += f"        10'h{word:03x}: begin\n{lines}        end\n"
+    return f"""{SPDX}// {ORIGIN}
+//
+// AXI4-Lite slave of the register map. One access of each direction at a time; a write is
+// taken when address and data are both there. Accesses to words that are no register, and
+// writes to those that can only be read, are answered with SLVERR and change nothing.
+module mw_regs
+  import mw_regs_pkg::*;
+(
+    input  logic        clk,
+    input  logic        rst,
+    input  logic [11:0] s_axil_awaddr,
+    input  logic        s_axil_awvalid,
+    output logic        s_axil_awready,
+    input  logic [31:0] s_axil_wdata,
+    input  logic [ 3:0] s_axil_wstrb,
+    input  logic        s_axil_wvalid,
+    output logic        s_axil_wready,
+    output logic [ 1:0] s_axil_bresp,
+    output logic        s_axil_bvalid,
+    input  logic        s_axil_bready,
+    input  logic [11:0] s_axil_araddr,
+    input  logic        s_axil_arvalid,
+    output logic        s_axil_arready,
+    output logic [31:0] s_axil_rdata,
+    output logic [ 1:0] s_axil_rresp,
+    output logic        s_axil_rvalid,
+    input  logic        s_axil_rready,
+    input  in_t         in,
+    output out_t        out
+);
+  localparam logic [1:0] Okay = 2'b00;
+  localparam logic [1:0] SlvErr = 2'b10;
+
+  logic write, read;
+  assign write = s_axil_awvalid && s_axil_awready && s_axil_wvalid;
+  assign read = s_axil_arvalid && s_axil_arready;
+  assign s_axil_wready = s_axil_awready;
+
+  logic [31:0] wdata, wmask;
+  assign wdata = s_axil_wdata;
+  assign wmask = {{{{8{{s_axil_wstrb[3]}}}}, {{8{{s_axil_wstrb[2]}}}}, {{8{{s_axil_wstrb[1]}}}}, {{8{{s_axil_wstrb[0]}}}}}};
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      s_axil_awready <= 1'b0;
+      s_axil_bvalid  <= 1'b0;
+{"".join(pulses)}{"".join(resets)}    end else begin
+      s_axil_awready <= s_axil_awvalid && s_axil_wvalid && !s_axil_awready && (!s_axil_bvalid || s_axil_bready);
+      if (write) s_axil_bvalid <= 1'b1;
+      else if (s_axil_bready) s_axil_bvalid <= 1'b0;
+{"".join(pulses)}      if (write) begin
+        s_axil_bresp <= Okay;
+        case (s_axil_awaddr[11:2])
+{cases}        default: s_axil_bresp <= SlvErr;
+        endcase
+      end
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      s_axil_arready <= 1'b0;
+      s_axil_rvalid  <= 1'b0;
+    end else begin
+      s_axil_arready <= s_axil_arvalid && !s_axil_arready && (!s_axil_rvalid || s_axil_rready);
+      if (read) s_axil_rvalid <= 1'b1;
+      else if (s_axil_rready) s_axil_rvalid <= 1'b0;
+    end
+    if (read) begin
+      s_axil_rresp <= Okay;
+      case (s_axil_araddr[11:2])
+{"".join(reads)}        default: begin
+          s_axil_rdata <= '0;
+          s_axil_rresp <= SlvErr;
+        end
+      endcase
+    end
+  end
+endmodule
+"""
 
 
 def map_pkg():
@@ -200,7 +353,7 @@ def main():
     args.add_argument("--check", action="store_true", help="write nothing; exit 1 and name the files that are stale")
     check = args.parse_args().check
     top = compile_map()
-    files = dict(regblock())
+    files = {"rtl/regs/mw_regs.sv": regs_sv(top), "rtl/regs/mw_regs_pkg.sv": regs_pkg(top)}
     files["rtl/regs/mw_map_pkg.sv"] = map_pkg()
     files["host-driver/src/regs.rs"] = rust(top)
     files["docs/registers.html"] = page(top)
