@@ -6,14 +6,19 @@
 //! independently of the card, what each packet is called: connection, lane, kind, position and
 //! iteration. The layouts are in `docs/formats.md`, byte by byte.
 
+pub mod accounting;
 pub mod block;
+pub mod build;
 pub mod capture;
 mod error;
+pub mod packet;
 pub mod record;
 pub mod units;
 
+pub use accounting::Accounting;
 pub use block::{Block, BlockBuilder, BlockHeader};
 pub use capture::Capture;
 pub use error::{Error, Result};
+pub use packet::Packet;
 pub use record::Record;
 pub use units::{Actions, Flags, Kind, Lane, Nanos, Port, Proto, Tap};
