@@ -607,21 +607,18 @@ impl Consumer {
 
     /// Takes blocks without writing them, so that the card can finish and be used again.
     fn discard(&mut self) {
+        self.file.settle();
         let deadline = Instant::now() + self.final_wait;
-        while self.last.is_none() && Instant::now() < deadline {
+        loop {
+            let consumed = self.next as u32;
+            let told = self.shared().registers.write(regs::RING_CONSUMED, consumed);
+            if told.is_err() || self.last.is_some() || Instant::now() > deadline {
+                return;
+            }
             match self.whole_header() {
                 Some(header) => {
                     self.last = header.last.then_some(header);
                     self.next += 1;
-                    let consumed = self.next as u32;
-                    if self
-                        .shared()
-                        .registers
-                        .write(regs::RING_CONSUMED, consumed)
-                        .is_err()
-                    {
-                        return;
-                    }
                 }
                 None => self.wait(POLL),
             }

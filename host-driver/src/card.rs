@@ -24,7 +24,7 @@ const MAJOR: u16 = 0;
 /// Emptying the largest tables takes a few hundred thousand clocks, which a simulation on a
 /// busy machine may need seconds for.
 const CLEAR_LIMIT: Duration = Duration::from_secs(20);
-const TABLE_LIMIT: Duration = Duration::from_secs(5);
+const TABLE_LIMIT: Duration = Duration::from_secs(2);
 const RESET_LIMIT: Duration = Duration::from_secs(2);
 
 /// What a card says of itself.

@@ -149,6 +149,17 @@ impl BlockFile {
         Ok(())
     }
 
+    /// Waits until the disk has answered for every write, well or not: from then on it reads
+    /// no ring memory any more.
+    pub fn settle(&mut self) {
+        while self.completion_fd().is_some() {
+            if self.uring_call(1).is_err() {
+                break;
+            }
+            let _ = self.reap();
+        }
+    }
+
     /// Cuts off what lies behind the last whole block and lets the kernel know that all is
     /// written. For files that have a length.
     pub fn trim(&self) -> io::Result<()> {
@@ -252,13 +263,7 @@ impl BlockFile {
 
 impl Drop for BlockFile {
     fn drop(&mut self) {
-        // The kernel reads ring memory until the last write has completed.
-        while self.uring.as_ref().is_some_and(|u| u.in_flight > 0) {
-            if self.uring_call(1).is_err() {
-                break;
-            }
-            let _ = self.reap();
-        }
+        self.settle();
     }
 }
 

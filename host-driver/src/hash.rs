@@ -157,15 +157,31 @@ mod tests {
         (table, fit)
     }
 
+    /// Keys without a pattern (splitmix64).
+    fn scattered() -> impl Iterator<Item = u64> {
+        (1u64..).map(|n| {
+            let x = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) >> 12
+        })
+    }
+
     #[test]
     fn a_table_fills_almost_to_the_brim() {
-        let (table, fit) = fill(8, 0..);
+        let (table, fit) = fill(8, scattered());
         assert!(fit > 1024 * 95 / 100 && fit <= 1024, "{fit} of 1024");
         let rows = table.rows();
         assert_eq!(rows.len(), fit, "nothing is lost by moving");
         for (cell, entry) in rows {
             assert_eq!(table.cell(cell >> 8, &table.keys[entry]), cell);
         }
+    }
+
+    /// The hash is linear, so keys that differ in few bits may reach but half of a way.
+    #[test]
+    fn consecutive_positions_fill_three_quarters() {
+        let (_, fit) = fill(15, (0..).map(|n| 7 << 36 | 1 << 32 | n));
+        assert!(fit >= 3 << 15, "{fit} of {}", 4 << 15);
     }
 
     #[test]
@@ -176,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_hundred_thousand_entries_fit_the_card() {
-        let (_, fit) = fill(15, (0..100_000).map(|n| 1 << 32 | n));
+        let (_, fit) = fill(15, scattered().take(100_000));
         assert_eq!(fit, 100_000);
     }
 }

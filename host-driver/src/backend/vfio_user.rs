@@ -190,7 +190,7 @@ impl Stream {
     }
 
     fn greet(&mut self) -> io::Result<()> {
-        let mut ours = Vec::from([0u16.to_ne_bytes(), 1u16.to_ne_bytes()].concat());
+        let mut ours = [0u16.to_ne_bytes(), 1u16.to_ne_bytes()].concat();
         ours.extend_from_slice(
             b"{\"capabilities\":{\"max_msg_fds\":16,\"max_data_xfer_size\":4096}}\0",
         );
