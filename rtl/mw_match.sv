@@ -1,0 +1,704 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// Decides what happens to each packet of a lane: looks its positions up among the events,
+// counts iterations at the positions that an event names, and gives one verdict a packet,
+// in order.
+//
+// The way of a packet: FIFO, look-ups in the exact table and, for TCP data, in the page
+// table of every 256 bytes that it covers, one of each a cycle; hits, one a cycle, count in
+// the state of their slot and choose a clause; the actions of a packet's clauses are joined.
+//
+// It never holds up the lane: when the FIFO is three quarters full, packets pass without
+// look-up and their record says so.
+module mw_match
+  import mw_pkg::*;
+#(
+    parameter bit LANE = 1'b0,                    // 0: A to B, 1: B to A
+    parameter int unsigned SLOTS_LOG2 = 16,       // event slots, log2, 1 to 23
+    parameter int unsigned EXACT_ROWS_LOG2 = 15,  // rows of a way, log2
+    parameter int unsigned PAGE_ROWS_LOG2 = 15,   // rows of a way, log2
+    parameter int unsigned ACTIONS_LOG2 = 8,      // action programs, log2, 1 to 16
+    parameter int unsigned INFLIGHT_LOG2 = 8      // packets between input and verdict, log2, from 3
+) (
+    input  logic                  clk,
+    input  logic                  rst,
+    input  logic                  clear,          // forget positions, slots and their state
+    output logic                  clear_busy,     // at it; packets pass without look-up
+    input  logic       [    16:0] kinds_enable,   // bit k: look up kind k; bit 16: byte pages
+    input  logic                  in_valid,
+    input  header_t               in_hdr,
+    input  track_t                in_trk,
+    output logic                  out_valid,
+    output verdict_t              out_verdict,
+    input  tbl_req_t              tbl_req,
+    output logic                  tbl_ack,
+    output logic       [TblW-1:0] tbl_rdata,
+    output logic                  cnt_unmatched,  // one pulse a packet or position
+    output logic                  cnt_bind_full,
+    output logic                  cnt_malformed,
+    output logic                  busy
+);
+  if (SLOTS_LOG2 < 1 || SLOTS_LOG2 >= SlotW || ACTIONS_LOG2 < 1 || ACTIONS_LOG2 > 16 ||
+      INFLIGHT_LOG2 < 3) begin : g_bad
+    $fatal(1, "mw_match: parameter out of range");
+  end
+
+  localparam int unsigned Ways = 4;
+  localparam int unsigned ExactRowW = 1 + $bits(exact_value_t) + $bits(exact_key_t);
+  localparam int unsigned PageRowW = 1 + $bits(page_value_t) + $bits(page_key_t);
+  localparam int unsigned ExactIndexW = EXACT_ROWS_LOG2 + $clog2(Ways);
+  localparam int unsigned PageIndexW = PAGE_ROWS_LOG2 + $clog2(Ways);
+
+  // What is known of the verdict before any look-up.
+  typedef struct packed {
+    logic [63:0] stamp;
+    logic        is_ip;
+    logic        is_ip6;
+    logic [7:0]  l3_offset;
+    logic [7:0]  l4_offset;
+    logic [7:0]  payload_offset;
+    record_t     rec;
+  } pass_t;
+
+  // The look-ups that a packet wants.
+  localparam int unsigned WantKind = 0;
+  localparam int unsigned WantAny = 1;
+  localparam int unsigned WantFin = 2;
+  typedef struct packed {
+    logic [31:0]      packet_id;
+    logic [ConnW-1:0] conn;
+    logic [2:0]       want;
+    kind_e            kind;
+    logic [31:0]      pos_kind;
+    logic [31:0]      pos_any;
+    logic [31:0]      pos_fin;
+    logic             pages;      // from the first byte's page to the last byte's
+    logic [47:0]      first;
+    logic [47:0]      last;
+  } seek_t;
+
+  // ---- in
+  localparam int unsigned Reserve = 1 << (INFLIGHT_LOG2 - 2);
+  pass_t pass_in, pass;
+  seek_t seek_in, seek;
+  logic seek_valid, seek_pop, pass_pop;
+  logic [INFLIGHT_LOG2:0] seek_free, pass_free;
+
+  always_comb begin
+    pass_in = '0;
+    seek_in = '0;
+    if (in_valid) begin
+      seek_in.packet_id = in_hdr.packet_id;
+      seek_in.conn = in_trk.conn;
+      seek_in.kind = in_trk.kind;
+      seek_in.pos_kind = in_trk.pos_kind;
+      seek_in.pos_any = in_trk.pos_any;
+      seek_in.pos_fin = in_trk.pos_fin;
+      seek_in.first = in_trk.rel;
+      seek_in.last = in_trk.rel + 48'(in_hdr.payload_len) - 48'd1;
+      if (in_trk.conn != ConnNone) begin
+        automatic logic tcp_data = in_hdr.proto == ProtoTcp && in_trk.kinds[KindData];
+        seek_in.want[WantAny] = kinds_enable[5'(KindAny)];
+        // TCP data has a number only when it is new
+        seek_in.want[WantKind] = kinds_enable[5'(in_trk.kind)] &&
+            !(in_hdr.proto == ProtoTcp && in_trk.kind == KindData && !in_trk.is_new);
+        seek_in.want[WantFin] = kinds_enable[5'(KindFin)] && in_trk.kinds[KindFin] &&
+            in_trk.kind == KindData;
+        // data by number may be bound to a page
+        seek_in.pages = tcp_data && (kinds_enable[16] || kinds_enable[5'(KindData)]);
+      end
+      pass_in.stamp = in_hdr.stamp;
+      pass_in.is_ip = in_hdr.is_ip;
+      pass_in.is_ip6 = in_hdr.is_ip6;
+      pass_in.l3_offset = in_hdr.l3_offset;
+      pass_in.l4_offset = in_hdr.l4_offset;
+      pass_in.payload_offset = in_hdr.payload_offset;
+      pass_in.rec.slot = SlotNone;
+      pass_in.rec.tcp_flags = in_hdr.flags;
+      pass_in.rec.f2 = in_hdr.f2;
+      pass_in.rec.f1 = in_hdr.f1;
+      pass_in.rec.f0 = in_hdr.f0;
+      pass_in.rec.payload_len = in_hdr.payload_len;
+      pass_in.rec.conn = in_trk.conn;
+      pass_in.rec.packet_id = in_hdr.packet_id;
+      pass_in.rec.malformed = in_hdr.malformed;
+      pass_in.rec.is_ip6 = in_hdr.is_ip6;
+      pass_in.rec.below = in_trk.below;
+      pass_in.rec.kind = in_trk.kind;
+      pass_in.rec.proto = in_hdr.proto;
+      pass_in.rec.lane = LANE;
+      if (seek_free <= (INFLIGHT_LOG2 + 1)'(Reserve)) begin
+        pass_in.rec.unmatched = seek_in.want != '0 || seek_in.pages;
+        seek_in.want = '0;
+        seek_in.pages = 1'b0;
+      end
+    end
+  end
+
+  mw_fifo #(
+      .WIDTH($bits(pass_t)),
+      .DEPTH_LOG2(INFLIGHT_LOG2)
+  ) pass_fifo (
+      .clk,
+      .rst,
+      .in_valid,
+      .in_ready(),
+      .in_data(pass_in),
+      .out_valid(),
+      .out_ready(pass_pop),
+      .out_data(pass),
+      .free(pass_free)
+  );
+  mw_fifo #(
+      .WIDTH($bits(seek_t)),
+      .DEPTH_LOG2(INFLIGHT_LOG2)
+  ) seek_fifo (
+      .clk,
+      .rst,
+      .in_valid,
+      .in_ready(),
+      .in_data(seek_in),
+      .out_valid(seek_valid),
+      .out_ready(seek_pop),
+      .out_data(seek),
+      .free(seek_free)
+  );
+
+  // ---- look up: one key of each table a cycle, the packet's own position first
+  localparam int unsigned FoundLog2 = 5;
+  localparam int unsigned Flight = 6;  // cycles from look-up to result
+  logic [FoundLog2:0] found_free;
+
+  logic begun;  // the head has been looked up in part
+  logic [2:0] want, want_one, want_left, want_rest;
+  logic pages, pages_left, page_last;
+  logic [39:0] page, page_next;
+  logic issue, issue_last;
+  logic exact_slot, page_slot, token_slot;  // the host's turn
+  exact_key_t exact_key;
+
+  always_comb begin
+    want = '0;
+    pages = 1'b0;
+    if (!clear_busy) begin
+      want  = begun ? want_left : seek.want;
+      pages = begun ? pages_left : seek.pages;
+    end
+    want_one = want & (~want + 1'b1);
+    want_rest = want & ~want_one;
+    page = begun ? page_next : seek.first[47:8];
+    page_last = page == seek.last[47:8];
+    issue = seek_valid && !exact_slot && !page_slot && found_free > (FoundLog2 + 1)'(Flight);
+    issue_last = want_rest == '0 && (!pages || page_last);
+    seek_pop = issue && issue_last;
+    exact_key.conn = seek.conn;
+    exact_key.kind = seek.kind;
+    exact_key.position = seek.pos_kind;
+    if (want_one[WantAny]) begin
+      exact_key.kind = KindAny;
+      exact_key.position = seek.pos_any;
+    end
+    if (want_one[WantFin]) begin
+      exact_key.kind = KindFin;
+      exact_key.position = seek.pos_fin;
+    end
+  end
+
+  // What travels beside the tables.
+  typedef struct packed {
+    logic [31:0] packet_id;
+    logic        last;       // of the packet
+    logic        own;        // the packet's own position was asked for
+    logic [7:0]  from;       // bytes of the page that the packet covers
+    logic [7:0]  to;
+  } beside_t;
+  logic [Flight:1] beside_valid;
+  beside_t beside[1:Flight];
+
+  page_key_t page_key;
+  logic page_valid, page_host;
+
+  always_ff @(posedge clk) begin
+    if (issue) begin
+      want_left <= want_rest;
+      pages_left <= pages && !page_last;
+      page_next <= page + 1'b1;
+      beside[1].packet_id <= seek.packet_id;
+      beside[1].last <= issue_last;
+      beside[1].own <= want_one[WantKind];
+      beside[1].from <= begun ? '0 : seek.first[7:0];
+      beside[1].to <= page_last ? seek.last[7:0] : '1;
+      page_key.conn <= seek.conn;
+      page_key.page <= page;
+    end
+    for (int n = 2; n <= int'(Flight); n++) if (beside_valid[n-1]) beside[n] <= beside[n-1];
+    if (rst) begin
+      begun <= 1'b0;
+      beside_valid <= '0;
+      page_valid <= 1'b0;
+      page_host <= 1'b0;
+    end else begin
+      if (issue) begun <= !issue_last;
+      beside_valid <= {beside_valid[Flight-1:1], issue};
+      page_valid <= (issue && pages) || page_slot;
+      page_host <= page_slot;
+    end
+  end
+
+  // The page table lies one cycle behind the exact one: it decides about an insert when the
+  // exact table has answered.
+  tbl_req_t host;  // the request at work
+  logic clear_tables, exact_busy, page_busy;
+  logic exact_valid, exact_hit, exact_host_done, page_out_valid, page_host_done, page_full;
+  exact_value_t exact_value;
+  page_value_t bind_value;
+  logic [ExactRowW-1:0] exact_row;
+  logic [PageRowW-1:0] page_row;
+  logic [Ways-1:0] page_match;
+  logic [$bits(page_value_t)-1:0] page_value[Ways];
+
+  mw_hash_table #(
+      .KEY_W($bits(exact_key_t)),
+      .VAL_W($bits(exact_value_t)),
+      .ROWS_LOG2(EXACT_ROWS_LOG2),
+      .WAYS(Ways)
+  ) exact (
+      .clk,
+      .rst,
+      .clear(clear_tables),
+      .busy(exact_busy),
+      .in_valid((issue && want != '0) || exact_slot),
+      .in_host(exact_slot),
+      .in_key(exact_key),
+      .in_tagged(1'b0),
+      .in_tag(1'b0),
+      .host_write(host.write),
+      .host_index(host.index[ExactIndexW-1:0]),
+      .host_row(host.wdata[ExactRowW-1:0]),
+      .ins_allow(1'b0),
+      .ins_value('0),
+      .out_valid(exact_valid),
+      .out_host(exact_host_done),
+      .out_row(exact_row),
+      .out_key(),
+      .out_hit(exact_hit),
+      .out_inserted(),
+      .out_full(),
+      .out_value(exact_value),
+      .out_match(),
+      .out_values()
+  );
+
+  assign bind_value = '{offset: beside[Flight-1].from, slot: exact_value.slot};
+
+  mw_hash_table #(
+      .KEY_W($bits(page_key_t)),
+      .VAL_W($bits(page_value_t)),
+      .ROWS_LOG2(PAGE_ROWS_LOG2),
+      .WAYS(Ways),
+      .INSERT(1'b1),
+      .MULTI(1'b1)
+  ) page_table (
+      .clk,
+      .rst,
+      .clear(clear_tables),
+      .busy(page_busy),
+      .in_valid(page_valid),
+      .in_host(page_host),
+      .in_key(page_key),
+      .in_tagged(1'b0),
+      .in_tag(1'b0),
+      .host_write(host.write),
+      .host_index(host.index[PageIndexW-1:0]),
+      .host_row(host.wdata[PageRowW-1:0]),
+      .ins_allow(exact_valid && exact_hit && exact_value.bind_page && beside[Flight-1].own),
+      .ins_value(bind_value),
+      .out_valid(page_out_valid),
+      .out_host(page_host_done),
+      .out_row(page_row),
+      .out_key(),
+      .out_hit(),
+      .out_inserted(),
+      .out_full(page_full),
+      .out_value(),
+      .out_match(page_match),
+      .out_values(page_value)
+  );
+
+  // ---- found: the exact hit and up to one of each way of the page table
+  typedef struct packed {
+    logic [31:0]                packet_id;
+    logic                       last;
+    logic [Ways:0]              hits;
+    logic [Ways:0][SlotW-1:0]   slots;
+  } found_t;
+  found_t found_in, found;
+  logic found_push, found_valid, found_pop;
+  logic exact_q_hit;
+  logic [SlotW-1:0] exact_q_slot;
+
+  always_ff @(posedge clk) begin
+    exact_q_hit <= exact_valid && exact_hit;
+    if (exact_valid) exact_q_slot <= exact_value.slot;
+    cnt_bind_full <= !rst && page_out_valid && page_full;
+  end
+
+  always_comb begin
+    found_in = '0;
+    if (beside_valid[Flight]) begin
+      found_in.packet_id = beside[Flight].packet_id;
+      found_in.last = beside[Flight].last;
+      found_in.hits[0] = exact_q_hit;
+      found_in.slots[0] = exact_q_slot;
+      for (int n = 0; n < int'(Ways); n++) begin
+        automatic page_value_t v = page_value_t'(page_value[n]);
+        found_in.hits[n+1] = page_out_valid && page_match[n] &&
+            v.offset >= beside[Flight].from && v.offset <= beside[Flight].to;
+        found_in.slots[n+1] = v.slot;
+      end
+    end
+    found_push = found_in.last || found_in.hits != '0;
+  end
+
+  mw_fifo #(
+      .WIDTH($bits(found_t)),
+      .DEPTH_LOG2(FoundLog2)
+  ) found_fifo (
+      .clk,
+      .rst,
+      .in_valid(found_push),
+      .in_ready(),
+      .in_data(found_in),
+      .out_valid(found_valid),
+      .out_ready(found_pop),
+      .out_data(found),
+      .free(found_free)
+  );
+
+  // ---- tokens: a hit each, or the end of a packet without one, or a slot for the host
+  typedef struct packed {
+    logic             host;
+    logic             hit;
+    logic             last;
+    logic [SlotW-1:0] slot;
+    logic [31:0]      packet_id;
+  } token_t;
+  localparam int unsigned Counted = 4;  // slots remembered, so that each counts once a packet
+  logic [Counted-1:0] counted_valid;
+  logic [SlotW-1:0] counted[Counted];
+  logic found_begun;
+  logic [Ways:0] hits, hits_one, hits_left, hits_rest;
+  token_t t0;
+  logic t0_valid;
+
+  always_comb begin
+    hits = '0;
+    hits_one = '0;
+    t0 = '0;
+    found_pop = 1'b0;
+    t0_valid = token_slot || found_valid;
+    if (token_slot) begin
+      t0.host = 1'b1;
+      t0.slot = SlotW'(host.index);
+    end else if (found_valid) begin
+      hits = found_begun ? hits_left : found.hits;
+      hits_one = hits & (~hits + 1'b1);
+      t0.packet_id = found.packet_id;
+      for (int n = 0; n <= int'(Ways); n++) if (hits_one[n]) t0.slot = found.slots[n];
+      t0.hit = hits != '0;
+      for (int n = 0; n < int'(Counted); n++)
+        if (counted_valid[n] && counted[n] == t0.slot) t0.hit = 1'b0;
+      found_pop = hits == hits_one;
+      t0.last = found.last && found_pop;
+    end
+    hits_rest = hits & ~hits_one;
+  end
+
+  always_ff @(posedge clk) begin
+    if (t0_valid && !t0.host) begin
+      hits_left <= hits_rest;
+      if (t0.hit) begin
+        counted[0] <= t0.slot;
+        for (int n = 1; n < int'(Counted); n++) counted[n] <= counted[n-1];
+      end
+    end
+    if (rst) begin
+      found_begun <= 1'b0;
+      counted_valid <= '0;
+    end else if (t0_valid && !t0.host) begin
+      found_begun <= !found_pop;
+      if (t0.last) counted_valid <= '0;
+      else if (t0.hit) counted_valid <= {counted_valid[Counted-2:0], 1'b1};
+    end
+  end
+
+  // ---- count and choose a clause
+  logic clearing_slots;
+  logic [SLOTS_LOG2-1:0] clear_slot;
+  logic slot_rd, slot_wr;
+  slot_t slot_read, slot;
+  assign slot_rd = t0.hit || (t0.host && host.tbl == TblSlot && !host.write);
+  assign slot_wr = t0.host && host.tbl == TblSlot && host.write;
+
+  mw_ram #(
+      .WIDTH($bits(slot_t)),
+      .ROWS_LOG2(SLOTS_LOG2)
+  ) slots (
+      .clk,
+      .wr_en(slot_wr || clearing_slots),
+      .wr_row(clearing_slots ? clear_slot : t0.slot[SLOTS_LOG2-1:0]),
+      .wr_data(clearing_slots ? '0 : slot_t'(host.wdata[$bits(slot_t)-1:0])),
+      .rd_en(slot_rd),
+      .rd_row(t0.slot[SLOTS_LOG2-1:0]),
+      .rd_data(slot_read)
+  );
+
+  logic [6:1] t_valid;
+  token_t t[1:6];
+  slot_state_t state, state_next;
+  logic state_busy, state_valid;
+
+  mw_rmw_ram #(
+      .WIDTH($bits(slot_state_t)),
+      .ROWS_LOG2(SLOTS_LOG2)
+  ) states (
+      .clk,
+      .rst,
+      .clear(clear_tables),
+      .busy(state_busy),
+      .in_valid(t0.hit || (t0.host && host.tbl == TblState)),
+      .in_row(t0.slot[SLOTS_LOG2-1:0]),
+      .out_valid(state_valid),
+      .out_data(state),
+      .upd_valid(t_valid[3] && t[3].hit),
+      .upd_data(state_next)
+  );
+
+  logic fires, t4_fires, t5_fires, t6_fires;
+  logic [ACTIONS_LOG2-1:0] fires_action;
+  logic [ACTIONS_LOG2-1:0] t4_action;
+  logic [7:0] iteration, t4_iteration, t5_iteration, t6_iteration;
+
+  always_comb begin
+    fires = 1'b0;
+    fires_action = '0;
+    iteration = '0;
+    state_next = state;
+    if (t_valid[3] && t[3].hit) begin
+      if (state.seen != '1) state_next.seen = state.seen + 1'b1;
+      iteration = state.seen >= 24'd254 ? 8'd255 : state_next.seen[7:0];
+      for (int n = int'(Clauses) - 1; n >= 0; n--) begin
+        automatic clause_range_t r = slot.clause[n].range;
+        if (r.valid && iteration >= r.first && (r.last == 8'd255 || iteration <= r.last)) begin
+          fires = 1'b1;
+          fires_action = slot.clause[n].action[ACTIONS_LOG2-1:0];
+        end
+      end
+      if (fires) begin
+        if (state.fired != '1) state_next.fired = state.fired + 1'b1;
+        state_next.last_packet_id = t[3].packet_id;
+      end
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (t0_valid) t[1] <= t0;
+    for (int n = 2; n <= 6; n++) if (t_valid[n-1]) t[n] <= t[n-1];
+    if (t_valid[2]) slot <= slot_read;
+    if (t_valid[3]) begin
+      t4_fires <= fires;
+      t4_action <= t[3].host ? host.index[ACTIONS_LOG2-1:0] : fires_action;
+      t4_iteration <= iteration;
+    end
+    if (t_valid[4]) begin
+      t5_fires <= t4_fires;
+      t5_iteration <= t4_iteration;
+    end
+    if (t_valid[5]) begin
+      t6_fires <= t5_fires;
+      t6_iteration <= t5_iteration;
+    end
+    t_valid <= rst ? '0 : {t_valid[5:1], t0_valid};
+  end
+
+  action_t action_read;
+  logic action_rd, action_wr;
+  assign action_rd = t_valid[4] && (t4_fires || (t[4].host && !host.write));
+  assign action_wr = t_valid[4] && t[4].host && host.write && host.tbl == TblAction;
+  mw_ram #(
+      .WIDTH($bits(action_t)),
+      .ROWS_LOG2(ACTIONS_LOG2)
+  ) actions (
+      .clk,
+      .wr_en(action_wr),
+      .wr_row(t4_action),
+      .wr_data(action_t'(host.wdata[$bits(action_t)-1:0])),
+      .rd_en(action_rd),
+      .rd_row(t4_action),
+      .rd_data(action_read)
+  );
+
+  // ---- join what a packet's slots ask for
+  typedef struct packed {
+    action_t          action;
+    logic             hit;
+    logic             fired;
+    logic             multi;
+    logic [SlotW-1:0] slot;
+    logic [7:0]       iteration;
+  } joined_t;
+  joined_t joined, so_far;
+  logic t6_packet;
+  assign t6_packet = t_valid[6] && !t[6].host;
+  assign pass_pop = t6_packet && t[6].last;
+
+  always_comb begin
+    joined = so_far;
+    if (t6_packet && t[6].hit) begin
+      joined.hit = 1'b1;
+      joined.multi = so_far.hit;
+      joined.fired = so_far.fired || t6_fires;
+      // the first that acts, or else the first that was hit
+      if (!so_far.hit || (t6_fires && !so_far.fired)) begin
+        joined.slot = t[6].slot;
+        joined.iteration = t6_iteration;
+      end
+      if (t6_fires) begin
+        joined.action.drop = so_far.action.drop || action_read.drop;
+        joined.action.ecn = so_far.action.ecn || action_read.ecn;
+        joined.action.corrupt = so_far.action.corrupt || action_read.corrupt;
+        joined.action.delay = so_far.action.delay || action_read.delay;
+        if (action_read.delay && action_read.delay_ns > so_far.action.delay_ns)
+          joined.action.delay_ns = action_read.delay_ns;
+        if (action_read.corrupt && !so_far.action.corrupt) begin
+          joined.action.corrupt_base = action_read.corrupt_base;
+          joined.action.corrupt_offset = action_read.corrupt_offset;
+          joined.action.corrupt_mask = action_read.corrupt_mask;
+        end
+      end
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (pass_pop) begin
+      out_verdict.stamp <= pass.stamp;
+      out_verdict.action <= joined.action;
+      out_verdict.touched <= joined.action.drop || joined.action.ecn || joined.action.corrupt ||
+          joined.action.delay;
+      out_verdict.is_ip <= pass.is_ip;
+      out_verdict.is_ip6 <= pass.is_ip6;
+      out_verdict.l3_offset <= pass.l3_offset;
+      out_verdict.l4_offset <= pass.l4_offset;
+      out_verdict.payload_offset <= pass.payload_offset;
+      out_verdict.rec <= pass.rec;
+      out_verdict.rec.done.drop <= joined.action.drop;
+      out_verdict.rec.done.ecn <= joined.action.ecn;
+      out_verdict.rec.done.corrupt <= joined.action.corrupt;
+      out_verdict.rec.done.delay <= joined.action.delay;
+      if (joined.hit) begin
+        out_verdict.rec.slot <= joined.slot;
+        out_verdict.rec.iteration <= joined.iteration;
+        out_verdict.rec.multi <= joined.multi;
+      end
+    end
+    if (rst) begin
+      out_valid <= 1'b0;
+      cnt_unmatched <= 1'b0;
+      cnt_malformed <= 1'b0;
+      so_far <= '0;
+    end else begin
+      out_valid <= pass_pop;
+      cnt_unmatched <= pass_pop && pass.rec.unmatched;
+      cnt_malformed <= pass_pop && pass.rec.malformed;
+      if (t6_packet) so_far <= t[6].last ? '0 : joined;
+    end
+  end
+
+  // ---- the host's accesses: a slot of the look-ups, or a token
+  typedef enum logic [1:0] {
+    HostIdle,
+    HostSlot,
+    HostWait,
+    HostAck
+  } host_e;
+  host_e host_state;
+  logic host_mine;
+  slot_state_t host_count;
+  assign host_mine = tbl_req.tbl == TblAction || (tbl_req.lane == LANE &&
+      (tbl_req.tbl inside {TblExact, TblPage, TblSlot, TblState}));
+  assign exact_slot = host_state == HostSlot && host.tbl == TblExact;
+  assign page_slot = host_state == HostSlot && host.tbl == TblPage;
+  assign token_slot = host_state == HostSlot && !exact_slot && !page_slot;
+  assign tbl_ack = host_state == HostAck && (host.tbl != TblAction || !LANE);
+
+  always_ff @(posedge clk) begin
+    if (state_valid && t[3].host) host_count <= state;
+    if (rst) host_state <= HostIdle;
+    else
+      unique case (host_state)
+        HostIdle:
+        if (tbl_req.valid && host_mine && !clear_busy) begin
+          host <= tbl_req;
+          host_state <= HostSlot;
+        end
+        HostSlot: host_state <= HostWait;
+        HostWait:
+        if (exact_host_done || page_host_done || (t_valid[6] && t[6].host)) begin
+          host_state <= HostAck;
+          unique case (host.tbl)
+            TblExact: tbl_rdata <= TblW'(exact_row);
+            TblPage: tbl_rdata <= TblW'(page_row);
+            TblSlot: tbl_rdata <= TblW'(host_slot);
+            TblState: tbl_rdata <= TblW'(host_count);
+            default: tbl_rdata <= TblW'(action_read);
+          endcase
+        end
+        default: host_state <= HostIdle;
+      endcase
+  end
+
+  slot_t host_slot;
+  always_ff @(posedge clk) if (t_valid[3] && t[3].host) host_slot <= slot;
+
+  // ---- clear: let what is in flight come to rest, then empty the tables
+  localparam int unsigned DrainW = 8;  // a full `found` FIFO of five hits each, and the pipeline
+  typedef enum logic [1:0] {
+    ClearIdle,
+    ClearDrain,
+    ClearStart,
+    ClearWalk
+  } clear_e;
+  clear_e clear_state;
+  logic [DrainW-1:0] drain;
+  assign clear_busy = clear_state != ClearIdle;
+  assign clear_tables = clear_state == ClearStart;
+
+  always_ff @(posedge clk) begin
+    if (rst) begin
+      clear_state <= ClearIdle;
+      drain <= '0;
+      clearing_slots <= 1'b0;
+      clear_slot <= '0;
+    end else begin
+      unique case (clear_state)
+        ClearIdle: if (clear) clear_state <= ClearDrain;
+        ClearDrain: begin
+          drain <= drain + 1'b1;
+          if (&drain) clear_state <= ClearStart;
+        end
+        ClearStart: begin
+          clearing_slots <= 1'b1;
+          clear_state <= ClearWalk;
+        end
+        ClearWalk:
+        if (!exact_busy && !page_busy && !state_busy && !clearing_slots) clear_state <= ClearIdle;
+      endcase
+      if (clearing_slots) begin
+        clear_slot <= clear_slot + 1'b1;
+        if (&clear_slot) clearing_slots <= 1'b0;
+      end
+    end
+  end
+
+  assign busy = !pass_free[INFLIGHT_LOG2] || out_valid || host_state != HostIdle || clear_busy;
+endmodule
