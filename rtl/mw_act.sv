@@ -60,7 +60,7 @@ module mw_act
   localparam int unsigned Bytes = DATA_W / 8;
   localparam int unsigned LaneW = $clog2(Bytes);
   localparam int unsigned OffsetW = 13;  // corrupt: 255 + 4095 at most
-  localparam int unsigned SureBytes = PREFILL * Bytes;
+  localparam int unsigned SureBytes = (PREFILL - 1) * Bytes;  // the last beat may be a short one
 
   typedef logic [LaneW-1:0] lane_t;
   typedef struct packed {

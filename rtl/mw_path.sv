@@ -9,8 +9,9 @@
 // store and one of the FIFO never meet. Per cycle one beat is issued, and a dropped frame
 // leaves the FIFO beside that at one beat a cycle.
 //
-// Order: frames that were not held back keep theirs. A frame that was goes between two others
-// when it is due, provided that the FIFO is nearly empty; else it waits for a gap.
+// Order: frames that were not held back keep theirs. One that was goes between two others when
+// it is due, provided that so little waits in the FIFO that no frame can be lost for it; on a
+// link that is full it waits for a gap.
 module mw_path
   import mw_pkg::*;
 #(
@@ -19,7 +20,7 @@ module mw_path
     // 2**FIFO_LOG2 beats; at least four longest frames: half of it may wait when a longest
     // frame is released, and one more is admitted after that
     parameter int unsigned FIFO_LOG2 = $clog2(4 * MaxFrame * 8 / DATA_W),
-    parameter int unsigned INFLIGHT_LOG2 = 8,     // frames between admission and issue, 5 to 12
+    parameter int unsigned INFLIGHT_LOG2 = 8,     // frames between admission and issue, 8 to 12
     parameter int unsigned DELAY_SLOTS_LOG2 = 4,  // frames held back at a time, 1 to 8
     // Beats of a longest frame that come while the frame leaves at 1 beat a cycle and arrives at
     // 0.6 (100 Gb/s on 512 bits at 322 MHz), and some for the arrival's jitter.
@@ -82,9 +83,13 @@ module mw_path
   localparam int unsigned Inflight = 1 << INFLIGHT_LOG2;
   // Beats and frames that can begin between a look at the counters and their admission.
   localparam int unsigned Margin = 4;
+  // Up to so many beats may wait when a frame that was held back is released. While a longest
+  // one leaves, as many beats come in, and all of them may belong to shortest frames.
+  localparam int unsigned LightFrames = (Inflight - 2 * Margin) * MinBeats - MaxBeats;
+  localparam int unsigned Light = LightFrames < Fifo / 2 ? LightFrames : Fifo / 2;
 
-  if ((DATA_W != 64 && DATA_W != 512) || LANE > 1 || Fifo < 4 * MaxBeats || INFLIGHT_LOG2 < 5 ||
-      INFLIGHT_LOG2 > 12 || PREFILL * Bytes < 64 || PREFILL > MaxBeats) begin : g_bad
+  if ((DATA_W != 64 && DATA_W != 512) || LANE > 1 || Fifo < 4 * MaxBeats || INFLIGHT_LOG2 > 12 ||
+      (Inflight - 2 * Margin) * MinBeats < MaxBeats + PREFILL || PREFILL * Bytes < 64 || PREFILL > MaxBeats) begin : g_bad
     $fatal(1, "mw_path, lane %0d: a parameter is out of its range", LANE);
   end
 
@@ -168,9 +173,7 @@ module mw_path
       if (begun != frame_done) inflight <= begun ? inflight + 1'b1 : inflight - 1'b1;
       room <= 32'(f_free) >= MaxBeats + Margin && 32'(inflight) <= Inflight - Margin;
     end
-    // While a longest frame is released, so many beats and smallest frames come in, that the
-    // rest of the room must be enough for them.
-    light <= 32'(f_free) > Fifo / 2 && 32'(inflight) < Inflight / 4;
+    light <= 32'(f_free) >= Fifo - Light;
   end
   assign admit = room && tap_room;
   always_ff @(posedge clk) begin
@@ -193,7 +196,7 @@ module mw_path
   assign drop = plan_valid && plan_drop && f_valid;
   assign ready = plan_valid && !plan_drop && f_valid &&
       (l_valid || (!plan_whole && 32'(f_free) <= Fifo - PREFILL));
-  assign held_start = go && due && sof && !held_issuing && (light || !ready);
+  assign held_start = go && due && light && sof && !held_issuing;
   assign issue = go && !held_issuing && !held_start && (in_frame || ready);
   assign short_frame = l_valid && l_length < 14'(MinFrame);
   assign final_beat = (padding || f_last) && (!short_frame || index == 11'(MinBeats - 1));
