@@ -11,6 +11,10 @@ use midwire_trace::{
 
 const BLOCK: usize = 4096;
 
+/// Times of the story: from below to above the wrap of a record's 32 bits.
+const START: u64 = 3_000_000_000;
+const STEP: u64 = 10_000_000;
+
 struct File {
     _dir: tempfile::TempDir,
     path: PathBuf,
@@ -64,7 +68,7 @@ fn write(
 fn story() -> Vec<Record> {
     let mut records = Vec::new();
     for id in 0..200u32 {
-        let at = 1_000_000_000 + u64::from(id) * 50_000_000;
+        let at = START + u64::from(id) * STEP;
         let mut there = frame(Lane::AtoB, id.wrapping_sub(100), at);
         let back = frame(Lane::BtoA, id, at + 7);
         match id {
@@ -102,8 +106,8 @@ fn a_true_capture_is_complete() {
         (200, 200, 199)
     );
     assert_eq!((a.dropped, a.egress_records), (1, 1));
-    assert_eq!(whole.first, Some(Nanos(1_000_000_000)));
-    assert_eq!(whole.last, Some(Nanos(1_000_000_007 + 199 * 50_000_000)));
+    assert_eq!(whole.first, Some(Nanos(START)));
+    assert_eq!(whole.last, Some(Nanos(START + 199 * STEP + 7)));
 }
 
 #[test]
@@ -277,7 +281,7 @@ fn a_missing_block_and_one_too_many_end_reading() {
 fn records_merge_into_the_order_of_time() {
     let mut records = story();
     // As the card may write them: one lane later than the other.
-    records.sort_by_key(|r| (r.time.0 / 400_000_000, r.lane, r.tap, r.time));
+    records.sort_by_key(|r| (r.time.0 / (8 * STEP), r.lane, r.tap, r.time));
     let file = file(&write(records.clone(), SNAPSHOT, |_| {}));
     let capture = Capture::open(&file.path).unwrap();
     let mut merged = capture.by_time();

@@ -19,14 +19,16 @@ fn bytes(hex: &str) -> Vec<u8> {
 /// a bit at a time.
 fn icrc_by_bits(ip: &[u8], l4: usize) -> u32 {
     let mut masked = [&[0xff; 8], ip].concat();
-    let mut ones = |at: usize| masked[8 + at] = 0xff;
-    if ip[0] >> 4 == 4 {
-        [1, 8, 10, 11].map(&mut ones);
-    } else {
-        [1, 2, 3, 7].map(&mut ones);
+    let variant: &[usize] = match ip[0] >> 4 {
+        4 => &[1, 8, 10, 11],
+        _ => &[1, 2, 3, 7],
+    };
+    for at in variant.iter().copied().chain([l4 + 6, l4 + 7, l4 + 12]) {
+        masked[8 + at] = 0xff;
+    }
+    if ip[0] >> 4 == 6 {
         masked[8] |= 0x0f;
     }
-    [6, 7, 12].map(|at| masked[8 + l4 + at] = 0xff);
     let mut crc = !0u32;
     for byte in masked {
         for bit in 0..8 {
@@ -200,6 +202,34 @@ fn icrc_ignores_what_may_change_on_the_way_and_nothing_else() {
             assert_eq!(icrc(&other, l4) == Some(right), may_change, "byte {at}");
         }
     }
+}
+
+/// Frames published with scapy's RoCE layer (test/contrib/roce.uts): one captured on a
+/// ConnectX-4 Lx, one described by its fields.
+#[test]
+fn icrc_of_published_frames() {
+    let cnp = bytes(
+        "e41d2dab2bc2 7cfe90643b32 0800 45c2003c718c40004011 9161 0a001101 0a001201
+         0000 12b7 0028 0000 8100ffff 40000118 00000000 00000000000000000000000000000000 82fd002a",
+    );
+    let packet = Packet::parse(&cnp);
+    assert_eq!(
+        packet.roce().unwrap().icrc,
+        Some(u32::from_le_bytes([0x82, 0xfd, 0x00, 0x2a]))
+    );
+    assert_eq!(packet.expected_icrc(&cnp), packet.roce().unwrap().icrc);
+    assert_eq!(packet.roce().unwrap().kind(), Kind::Cnp);
+
+    let uc = bytes(
+        "248a07a8fa22 248a07a8fa22 0800 45010040 04784000 4011b4d5 c0a80007 c0a80007
+         c000 12b7 002c aca2 2460ffff 000000d3 00cf1710
+         4630818be28935d90e9a95505401be885e500000 78f353f3",
+    );
+    let packet = Packet::parse(&uc);
+    assert_eq!(internet_checksum(&uc[14..34]), 0);
+    assert_eq!(packet.roce().unwrap().bth.psn, 13_571_856);
+    assert_eq!(packet.roce().unwrap().kind(), Kind::Data);
+    assert_eq!(packet.expected_icrc(&uc), packet.roce().unwrap().icrc);
 }
 
 #[test]
