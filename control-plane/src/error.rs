@@ -21,6 +21,17 @@ pub enum Error {
     /// The plan has mistakes.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// A file that the plan names can't be read.
+    #[error("can't read {}, which the plan names: {source}", path.display())]
+    Input {
+        /// File.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// The directory for a run holds something.
+    #[error("{} is not empty: a run gets a directory of its own", .0.display())]
+    NotEmpty(PathBuf),
     /// A file of the run can't be read or written.
     #[error("can't {what} {}: {source}", path.display())]
     File {
@@ -58,7 +69,9 @@ impl Error {
     /// Exit code of a program that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::ReadPlan { .. } | Error::Plan(_) => BAD_PLAN,
+            Error::ReadPlan { .. } | Error::Plan(_) | Error::Input { .. } | Error::NotEmpty(_) => {
+                BAD_PLAN
+            }
             Error::File { .. } | Error::RunFile { .. } | Error::RunVersion { .. } => {
                 Outcome::Environment.exit_code()
             }

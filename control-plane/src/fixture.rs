@@ -40,6 +40,7 @@ pub fn recorded() -> Recorded {
             fired: 2,
             last_packet_id: Some(20),
         }],
+        capture: CaptureRecord { blocks: 1, records: 2_100, bytes: 65_536, error: None },
         counters: None,
         connections: vec![ConnectionRecord {
             number: 0,
@@ -53,6 +54,7 @@ pub fn recorded() -> Recorded {
             summary: "2000000 bytes in 1.2 s".into(),
             details: serde_json::json!({}),
         }],
+        hosts: None,
         interrupted: false,
         error: None,
     }

@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Plans and runs.
+//! Plans and runs: what a test is, how it is carried out, and what it comes to.
+//!
+//! A [`plan::Plan`] is read from YAML and checked; [`compile()`] makes of it what the
+//! driver loads into the card. [`run()`] carries it out with a card from a
+//! [`bench::CardProvider`] and leaves a directory: what was [recorded](run_file::Recorded), what
+//! was [found](run_file::Findings) in the capture, and the [verdict]. [`analyze()`]
+//! finds it once more. [`table::text`] is what a person reads.
+
+mod analyze;
+pub mod bench;
+mod compile;
 mod error;
 pub mod expect;
 #[cfg(test)]
 mod fixture;
 pub mod junit;
+mod measure;
 pub mod merge;
 pub mod plan;
+mod run;
 pub mod run_file;
 pub mod table;
 mod text;
 pub mod verdict;
+
+pub use analyze::{analyze, comment};
+pub use compile::{Compiled, compile};
 pub use error::Error;
+pub use run::{Options, Progress, RUNS, RunOutcome, run};

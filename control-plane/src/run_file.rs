@@ -64,12 +64,16 @@ pub struct Recorded {
     pub card: Option<CardRecord>,
     /// Positions that were loaded into the card, with what the card counted there.
     pub positions: Vec<PositionRecord>,
+    /// What the driver wrote.
+    pub capture: CaptureRecord,
     /// What the card counted; nothing when it was gone.
     pub counters: Option<serde_json::Value>,
     /// Connections that the card learnt.
     pub connections: Vec<ConnectionRecord>,
     /// What became of the traffic.
     pub traffic: Vec<TrafficRecord>,
+    /// What went through the interfaces of the hosts, when there are hosts.
+    pub hosts: Option<serde_json::Value>,
     /// The run was broken off by the user.
     pub interrupted: bool,
     /// Why it could not be carried out.
@@ -94,6 +98,19 @@ pub struct CardRecord {
     pub place: String,
     /// Identity and parameters as its registers say.
     pub parameters: serde_json::Value,
+}
+
+/// The capture of a run, as the driver left it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaptureRecord {
+    /// Blocks in the file.
+    pub blocks: u64,
+    /// Records in them.
+    pub records: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Why it ended before its end.
+    pub error: Option<String>,
 }
 
 /// A position that events name.

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From the capture to findings and verdict, and to the files that tell them.
+
+use std::fs;
+use std::path::Path;
+
+use midwire_trace::{Accounting, Capture};
+
+use crate::expect::{self, Facts};
+use crate::measure::{self, TouchedPackets};
+use crate::run_file::{
+    self, CaptureRecord, Check, Findings, Integrity, Recorded, RunFile, files,
+};
+use crate::verdict::judge;
+use crate::{Error, compile, junit};
+
+/// Does everything again that follows from `run.json` and the capture of a run's directory, and
+/// writes `run.json`, `junit.xml` and `report.html` anew.
+pub fn analyze(directory: &Path) -> Result<RunFile, Error> {
+    let run = RunFile::read(directory)?;
+    conclude(directory, run.recorded)
+}
+
+/// Works out findings and verdict, and writes the files.
+pub(crate) fn conclude(directory: &Path, recorded: Recorded) -> Result<RunFile, Error> {
+    let findings = findings(directory, &recorded);
+    let verdict = judge(&recorded, &findings);
+    let run = RunFile {
+        version: run_file::VERSION,
+        name: recorded.plan.parsed.name.clone(),
+        verdict,
+        findings,
+        recorded,
+    };
+    run.write(directory)?;
+    let path = directory.join(files::JUNIT);
+    fs::write(&path, junit::xml(&run)).map_err(Error::file("write", &path))?;
+    Ok(run)
+}
+
+/// What a packet of the run is told to be in exports: the events that touched it, or nothing.
+pub fn comment(recorded: &Recorded, record: &midwire_trace::Record) -> Option<String> {
+    let events = compile::events_at(
+        &recorded.positions,
+        compile::direction(record.lane),
+        record.slot?,
+        record.iteration,
+    );
+    let comments: Vec<String> = events
+        .iter()
+        .filter_map(|&number| {
+            let event = recorded.plan.parsed.events.get(number.checked_sub(1)? as usize)?;
+            Some(compile::comment(event, number, record.iteration))
+        })
+        .collect();
+    (!comments.is_empty()).then(|| comments.join("; "))
+}
+
+fn findings(directory: &Path, recorded: &Recorded) -> Findings {
+    let plan = &recorded.plan.parsed;
+    let capture = Capture::open(directory.join(files::CAPTURE));
+    let touched = match &capture {
+        Ok(capture) => TouchedPackets::read(capture),
+        Err(_) => TouchedPackets::default(),
+    };
+    let (events, slots) = measure::events(plan, &recorded.positions, &touched);
+    let integrity = match &capture {
+        Ok(capture) => integrity(&Accounting::of(capture), &recorded.capture, slots),
+        Err(error) => {
+            let summary = format!("there is no capture: {error}");
+            Integrity { complete: false, summary, checks: Vec::new() }
+        }
+    };
+    let retransmissions = Vec::new();
+    let facts = Facts {
+        connections: &recorded.connections,
+        traffic: &recorded.traffic,
+        retransmissions: &retransmissions,
+    };
+    let expectations = expect::evaluate(&plan.expect, facts);
+    Findings { events, integrity, retransmissions, expectations }
+}
+
+/// The account of the capture, as statements for people.
+fn integrity(account: &Accounting, capture: &CaptureRecord, slots: Vec<Check>) -> Integrity {
+    let mut checks: Vec<Check> = account
+        .ports
+        .iter()
+        .map(|port| {
+            let lost = port.lost_ingress + port.rx_lost;
+            Check {
+                what: format!("every frame that came in at port {} is in the capture", port.port),
+                found: format!(
+                    "{} frames = {} records + {lost} lost",
+                    port.frames_received, port.ingress_records
+                ),
+                holds: port.frames_received == port.ingress_records && lost == 0,
+            }
+        })
+        .chain(account.ports.iter().map(|port| {
+            let gone = port.tx_frames + port.dropped + port.rx_lost;
+            Check {
+                what: format!("every frame that came in at port {} left or was dropped by an event", port.port),
+                found: format!(
+                    "{} frames = {} left + {} dropped + {} lost",
+                    port.frames_received, port.tx_frames, port.dropped, port.rx_lost
+                ),
+                holds: port.frames_received == gone && port.rx_lost == 0,
+            }
+        }))
+        .collect();
+    checks.push(Check {
+        what: "sequence, times and packet ids have no gap, and the final block is there".to_owned(),
+        found: match account.problems.as_slice() {
+            [] => format!("{} records in {} blocks", account.records, account.blocks),
+            problems => problems.join(" "),
+        },
+        holds: account.complete,
+    });
+    if let Some(error) = &capture.error {
+        checks.push(Check {
+            what: "the driver ended the capture in order".to_owned(),
+            found: error.clone(),
+            holds: false,
+        });
+    }
+    checks.extend(slots);
+    let complete = checks.iter().all(|check| check.holds);
+    let frames: u64 = account.ports.iter().map(|port| port.frames_received).sum();
+    let lost: u64 = account
+        .ports
+        .iter()
+        .map(|port| port.rx_lost + port.lost_ingress + port.lost_egress + port.lost_snapshots)
+        .sum();
+    let summary = format!(
+        "{}: {frames} frames, {} records, {lost} lost",
+        if complete { "complete" } else { "NOT COMPLETE" },
+        account.records
+    );
+    Integrity { complete, summary, checks }
+}

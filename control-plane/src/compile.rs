@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! From a plan to the driver's program, and the way back from a record to the plan's events.
+
+use midwire_driver as driver;
+
+use crate::merge::{self, MergedClause, Position, PositionKey};
+use crate::plan::{
+    Action, CorruptBase, Direction, Event, Iterations, Kind, Network, Plan, Selector, Transport,
+};
+use crate::run_file::{ClauseRecord, PositionRecord};
+
+/// A plan as the card takes it.
+#[derive(Debug, Clone)]
+pub struct Compiled {
+    /// For the driver.
+    pub program: driver::Program,
+    /// For each position of the program: its name and its clauses with the plan's events.
+    pub positions: Vec<(PositionKey, Vec<MergedClause>)>,
+}
+
+/// Compiles a checked plan.
+///
+/// Events that contradict each other are mistakes of a plan ([`Plan::parse`] finds them); here
+/// the later one gives way.
+pub fn compile(plan: &Plan) -> Compiled {
+    let selectors = if plan.selectors.is_empty() {
+        vec![
+            driver::Selector::any(driver::Transport::Tcp),
+            driver::Selector::any(driver::Transport::Roce),
+        ]
+    } else {
+        plan.selectors.iter().flat_map(selector).collect()
+    };
+    let positions: Vec<_> = merge::by_position(&plan.events)
+        .into_iter()
+        .map(|(key, mut events)| loop {
+            match merge::merge(&events) {
+                Ok(clauses) => break (key, clauses),
+                Err(conflict) => events.retain(|(index, _)| *index != conflict.second),
+            }
+        })
+        .collect();
+    let program = driver::Program {
+        selectors,
+        declared: Vec::new(),
+        positions: positions.iter().map(|(key, clauses)| position(key, clauses)).collect(),
+    };
+    Compiled { program, positions }
+}
+
+impl Compiled {
+    /// The map from what a record names (lane, slot, iteration) to events, with the slots that
+    /// the card gave and nothing counted yet.
+    pub fn records(&self, slots: &[driver::SlotId]) -> Vec<PositionRecord> {
+        self.positions
+            .iter()
+            .zip(slots)
+            .map(|((key, clauses), slot)| PositionRecord {
+                direction: key.direction,
+                slot: slot.slot,
+                connection: key.connection,
+                clauses: clauses
+                    .iter()
+                    .map(|clause| ClauseRecord {
+                        first: clause.first,
+                        last: clause.last,
+                        events: clause.events.iter().map(|&index| number(index)).collect(),
+                    })
+                    .collect(),
+                seen: 0,
+                fired: 0,
+                last_packet_id: None,
+            })
+            .collect()
+    }
+}
+
+/// Number of an event, from 1, from its index in the plan.
+fn number(index: usize) -> u32 {
+    u32::try_from(index + 1).unwrap_or(u32::MAX)
+}
+
+/// The events that act on the n-th packet of a slot: numbers in the plan, from 1.
+pub fn events_at(
+    positions: &[PositionRecord],
+    direction: Direction,
+    slot: u32,
+    iteration: u8,
+) -> &[u32] {
+    positions
+        .iter()
+        .find(|p| p.direction == direction && p.slot == slot)
+        .and_then(|p| p.clauses.iter().find(|c| (c.first..=c.last).contains(&iteration)))
+        .map_or(&[], |clause| &clause.events)
+}
+
+/// What a packet that an event touched is told to be: `event 3: drop, connection 0 packet 5,
+/// iteration 1`.
+pub fn comment(event: &Event, number: u32, iteration: u8) -> String {
+    format!(
+        "event {number}: {}, connection {} {}, iteration {iteration}",
+        event.action,
+        event.connection,
+        event.position_text()
+    )
+}
+
+pub(crate) fn lane(direction: Direction) -> driver::Lane {
+    match direction {
+        Direction::AToB => driver::Lane::AtoB,
+        Direction::BToA => driver::Lane::BtoA,
+    }
+}
+
+pub(crate) fn direction(lane: driver::Lane) -> Direction {
+    match lane {
+        driver::Lane::AtoB => Direction::AToB,
+        driver::Lane::BtoA => Direction::BToA,
+    }
+}
+
+/// One for each transport that it leaves open.
+fn selector(selector: &Selector) -> Vec<driver::Selector> {
+    let prefix = |net: Network| driver::Prefix { address: net.address, length: net.prefix };
+    let transports: &[driver::Transport] = match selector.transport {
+        Some(Transport::Tcp) => &[driver::Transport::Tcp],
+        Some(Transport::Roce) => &[driver::Transport::Roce],
+        None if selector.port.is_some() => &[driver::Transport::Tcp],
+        None if selector.qp.is_some() => &[driver::Transport::Roce],
+        None => &[driver::Transport::Tcp, driver::Transport::Roce],
+    };
+    transports
+        .iter()
+        .map(|&transport| driver::Selector {
+            lane: selector.from.map(|side| lane(side.sends())),
+            source: selector.source.map(prefix),
+            destination: selector.destination.map(prefix),
+            destination_port: selector.port.map(u32::from).or(selector.qp),
+            ..driver::Selector::any(transport)
+        })
+        .collect()
+}
+
+fn position(key: &PositionKey, clauses: &[MergedClause]) -> driver::PositionEvents {
+    driver::PositionEvents {
+        lane: lane(key.direction),
+        // A plan's numbers are below 65535.
+        connection: u16::try_from(key.connection).unwrap_or(u16::MAX),
+        at: match key.position {
+            Position::Packet(kind, n) => driver::Position::Nth { kind: packet_kind(kind), n },
+            Position::Byte(byte) => driver::Position::Byte(byte),
+            Position::Psn(psn) => driver::Position::Psn(psn),
+        },
+        clauses: clauses
+            .iter()
+            .map(|clause| driver::Clause {
+                first: clause.first,
+                last: (clause.last != Iterations::END).then_some(clause.last),
+                action: action(&clause.action),
+            })
+            .collect(),
+    }
+}
+
+fn packet_kind(kind: Kind) -> driver::Kind {
+    match kind {
+        Kind::Data => driver::Kind::Data,
+        Kind::Ack => driver::Kind::Ack,
+        Kind::Nak => driver::Kind::Nak,
+        Kind::Cnp => driver::Kind::Cnp,
+        Kind::Syn => driver::Kind::Syn,
+        Kind::Fin => driver::Kind::Fin,
+        Kind::Rst => driver::Kind::Rst,
+        Kind::Any => driver::Kind::Any,
+    }
+}
+
+fn action(action: &Action) -> driver::Action {
+    driver::Action {
+        drop: action.drop,
+        ecn: action.ecn,
+        corrupt: action.corrupt.map(|corrupt| driver::Corrupt {
+            base: match corrupt.at {
+                CorruptBase::Frame => driver::CorruptBase::Frame,
+                CorruptBase::Ip => driver::CorruptBase::Ip,
+                CorruptBase::Transport => driver::CorruptBase::Transport,
+                CorruptBase::Payload => driver::CorruptBase::Payload,
+            },
+            offset: corrupt.offset,
+            mask: corrupt.mask,
+        }),
+        delay: action.delay.map(|delay| driver::Nanos(delay.as_nanos())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(rest: &str) -> Plan {
+        let text = format!(
+            "version: 1\nname: x\nendpoints: {{a: {{pcap: {{in: f}}}}, b: {{pcap: {{}}}}}}\n{rest}"
+        );
+        Plan::parse("x.yaml", &text).unwrap()
+    }
+
+    #[test]
+    fn events_of_one_position_share_a_slot() {
+        let compiled = compile(&plan(
+            "events:
+  - {connection: 3, direction: b-to-a, kind: ack, packet: 2, action: ecn}
+  - {direction: a-to-b, packet: 5, iterations: 1-3, action: {delay: 1ms}}
+  - {direction: a-to-b, packet: 5, iterations: 3-, action: ecn}
+  - {direction: a-to-b, psn: 7, action: {corrupt: {at: ip, offset: 8, mask: 0x80}}}
+",
+        ));
+        let positions = &compiled.program.positions;
+        assert_eq!(positions.len(), 3);
+        let five = positions
+            .iter()
+            .position(|p| p.at == driver::Position::Nth { kind: driver::Kind::Data, n: 5 })
+            .unwrap();
+        let delay = Some(driver::Nanos(1_000_000));
+        let none = driver::Action::default();
+        assert_eq!(
+            positions[five].clauses,
+            [
+                driver::Clause { first: 1, last: Some(2), action: driver::Action { delay, ..none } },
+                driver::Clause {
+                    first: 3,
+                    last: Some(3),
+                    action: driver::Action { delay, ecn: true, ..none }
+                },
+                driver::Clause { first: 4, last: None, action: driver::Action { ecn: true, ..none } },
+            ]
+        );
+        let ack = positions.iter().find(|p| p.connection == 3).unwrap();
+        assert_eq!(ack.lane, driver::Lane::BtoA);
+        let psn = positions.iter().find(|p| p.at == driver::Position::Psn(7)).unwrap();
+        let corrupt = driver::Corrupt { base: driver::CorruptBase::Ip, offset: 8, mask: 0x80 };
+        assert_eq!(psn.clauses[0].action.corrupt, Some(corrupt));
+
+        // The way back.
+        let slots: Vec<_> = positions
+            .iter()
+            .zip(10..)
+            .map(|(position, slot)| driver::SlotId { lane: position.lane, slot })
+            .collect();
+        let records = compiled.records(&slots);
+        let slot = slots[five].slot;
+        let at = |iteration| events_at(&records, Direction::AToB, slot, iteration);
+        assert_eq!((at(1), at(3), at(200)), (&[2][..], &[2, 3][..], &[3][..]));
+        assert_eq!(events_at(&records, Direction::BToA, slot, 1), &[] as &[u32]);
+        assert_eq!(at(0), &[] as &[u32]);
+    }
+
+    #[test]
+    fn selectors_name_each_transport() {
+        let program = compile(&plan("")).program;
+        assert_eq!(program.selectors.len(), 2);
+        let program = compile(&plan(
+            "selectors:
+  - {port: 80, from: b}
+  - {source: 10.0.0.0/8}
+  - {qp: 17}
+",
+        ))
+        .program;
+        let transports: Vec<_> = program.selectors.iter().map(|s| s.transport).collect();
+        use driver::Transport::{Roce, Tcp};
+        assert_eq!(transports, [Tcp, Tcp, Roce, Roce]);
+        assert_eq!(program.selectors[0].lane, Some(driver::Lane::BtoA));
+        assert_eq!(program.selectors[0].destination_port, Some(80));
+        assert_eq!(program.selectors[1].source.map(|p| p.length), Some(8));
+        assert_eq!(program.selectors[3].destination_port, Some(17));
+    }
+
+    #[test]
+    fn a_comment_names_event_and_identity() {
+        let plan = plan("events: [{direction: a-to-b, packet: 5, iterations: 1-2, action: drop}]");
+        assert_eq!(
+            comment(&plan.events[0], 3, 1),
+            "event 3: drop, connection 0 packet 5, iteration 1"
+        );
+    }
+}

@@ -1,0 +1,474 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What became of each event, from the records of the packets that it touched.
+//!
+//! That an event fired is told twice, by the card's slot and by the records. Both are counted
+//! here, and where they differ the run can't be trusted.
+
+use std::collections::BTreeMap;
+
+use midwire_trace::{Actions, Capture, Record, Tap};
+
+use crate::compile::direction;
+use crate::plan::{Direction, Event, Iterations, Plan};
+use crate::run_file::{
+    ChangedByte, Check, DelayMeasure, EventRecord, Firing, PositionRecord,
+};
+use crate::text::time;
+
+/// A packet that hit a slot.
+#[derive(Debug, Default)]
+struct Touched {
+    ingress: Option<Seen>,
+    egress: Option<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    record: Record,
+    snapshot: Vec<u8>,
+}
+
+/// Packets that hit a slot, and the time of the first record.
+#[derive(Debug, Default)]
+pub(crate) struct TouchedPackets {
+    packets: BTreeMap<(Direction, u32), Touched>,
+    start_ns: u64,
+}
+
+impl TouchedPackets {
+    /// Reads the capture as far as it can be read.
+    pub fn read(capture: &Capture) -> TouchedPackets {
+        let mut touched = TouchedPackets { start_ns: u64::MAX, ..TouchedPackets::default() };
+        let mut entries = capture.entries();
+        while let Some(entry) = entries.next_entry() {
+            let record = entry.record;
+            touched.start_ns = touched.start_ns.min(record.time.0);
+            if record.slot.is_none() && record.tap == Tap::Ingress {
+                continue;
+            }
+            let packet =
+                touched.packets.entry((direction(record.lane), record.packet_id)).or_default();
+            let place = match record.tap {
+                Tap::Ingress => &mut packet.ingress,
+                Tap::Egress => &mut packet.egress,
+            };
+            *place = Some(Seen { record, snapshot: entry.snapshot.to_vec() });
+        }
+        touched
+    }
+
+    /// Ingress records that name a slot, in the order of the packets.
+    fn of_slot(&self, wanted: Direction, slot: u32) -> impl Iterator<Item = (&Seen, Option<&Seen>)> {
+        self.packets
+            .range((wanted, 0)..=(wanted, u32::MAX))
+            .filter_map(|(_, touched)| Some((touched.ingress.as_ref()?, touched.egress.as_ref())))
+            .filter(move |(ingress, _)| ingress.record.slot == Some(slot))
+    }
+}
+
+/// Each event of the plan, and the checks that slots and records agree.
+pub(crate) fn events(
+    plan: &Plan,
+    positions: &[PositionRecord],
+    touched: &TouchedPackets,
+) -> (Vec<EventRecord>, Vec<Check>) {
+    let events = (1..)
+        .zip(&plan.events)
+        .map(|(number, event)| measure(number, event, positions, touched))
+        .collect();
+    let mut checks: Vec<Check> = positions
+        .iter()
+        .filter_map(|position| disagreement(position, touched))
+        .collect();
+    if checks.is_empty() && !positions.is_empty() {
+        checks.push(Check {
+            what: "the card's slots and the records agree on what fired".to_owned(),
+            found: match positions.len() {
+                1 => "at the one position".to_owned(),
+                n => format!("at all {n} positions"),
+            },
+            holds: true,
+        });
+    }
+    (events, checks)
+}
+
+fn disagreement(position: &PositionRecord, touched: &TouchedPackets) -> Option<Check> {
+    let acts = |iteration| {
+        position.clauses.iter().any(|clause| (clause.first..=clause.last).contains(&iteration))
+    };
+    let iterations: Vec<u8> = touched
+        .of_slot(position.direction, position.slot)
+        .map(|(ingress, _)| ingress.record.iteration)
+        .collect();
+    let seen = iterations.len() as u64;
+    let fired = iterations.iter().filter(|&&iteration| acts(iteration)).count() as u64;
+    if (seen, fired) == (position.seen, position.fired) {
+        return None;
+    }
+    let events: Vec<String> = position
+        .clauses
+        .iter()
+        .flat_map(|clause| &clause.events)
+        .map(u32::to_string)
+        .collect();
+    Some(Check {
+        what: format!("the card's slot and the records agree on event {}", events.join(", ")),
+        found: format!(
+            "slot {} {}: the card saw {} packets and acted {} times, the records show {seen} and {fired}",
+            position.slot, position.direction, position.seen, position.fired
+        ),
+        holds: false,
+    })
+}
+
+/// Firings that are told one by one.
+const TOLD: usize = 4;
+
+fn measure(
+    number: u32,
+    event: &Event,
+    positions: &[PositionRecord],
+    touched: &TouchedPackets,
+) -> EventRecord {
+    let position = positions.iter().find(|position| {
+        position.clauses.iter().any(|clause| clause.events.contains(&number))
+    });
+    let firings: Vec<Firing> = position
+        .into_iter()
+        .flat_map(|position| touched.of_slot(position.direction, position.slot))
+        .filter(|(ingress, _)| event.iterations.contains(ingress.record.iteration))
+        .map(|(ingress, egress)| firing(event, ingress, egress))
+        .collect();
+    let seen = position.map_or(0, |position| position.seen);
+    let done_times = firings.iter().filter(|firing| firing.failure.is_none()).count() as u32;
+    let open = event.iterations.ranges().iter().any(|range| range.last == Iterations::END);
+    let closed: u32 = event
+        .iterations
+        .ranges()
+        .iter()
+        .filter(|range| range.last != Iterations::END)
+        .map(|range| u32::from(range.last - range.first) + 1)
+        .sum();
+    let failed = firings.len() as u32 != done_times;
+    let done = !failed && done_times >= closed + u32::from(open);
+
+    let mut told: Vec<String> = Vec::new();
+    if !done && !failed {
+        told.push(match (seen, done_times) {
+            (0, _) => "never fired: the position was never seen".to_owned(),
+            (seen, 0) => format!("never fired: the position was seen {}", times(seen)),
+            (seen, n) => format!(
+                "fired {n} of {} times: the position was seen {}",
+                closed + u32::from(open),
+                times(seen)
+            ),
+        });
+    }
+    told.extend(firings.iter().take(TOLD).map(|firing| tell(event, firing, touched.start_ns)));
+    if firings.len() > TOLD {
+        told.push(format!("and {} more", firings.len() - TOLD));
+    }
+    EventRecord {
+        number,
+        asked: event.to_string(),
+        wanted: (!open).then_some(closed),
+        seen,
+        fired: done_times,
+        done,
+        measured: told.join("; "),
+        firings,
+    }
+}
+
+fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    }
+}
+
+fn firing(event: &Event, ingress: &Seen, egress: Option<&Seen>) -> Firing {
+    let asked = &event.action;
+    let mut firing = Firing {
+        packet_id: ingress.record.packet_id,
+        iteration: ingress.record.iteration,
+        time_ns: ingress.record.time.0,
+        left_ns: egress.map(|egress| egress.record.time.0),
+        failure: None,
+        delay: None,
+        ecn: None,
+        changed: Vec::new(),
+    };
+    if asked.drop {
+        if egress.is_some() {
+            firing.failure = Some("it left nevertheless".to_owned());
+        } else if !ingress.record.actions.contains(Actions::DROP) {
+            firing.failure = Some("the record does not show a drop".to_owned());
+        }
+        return firing;
+    }
+    let Some(egress) = egress else {
+        firing.failure = Some("no record shows that it left".to_owned());
+        return firing;
+    };
+    let done = egress.record.actions;
+    firing.ecn = ecn(&ingress.snapshot).zip(ecn(&egress.snapshot));
+    firing.changed = changed(&ingress.snapshot, &egress.snapshot);
+    if let Some(delay) = asked.delay {
+        let measured_ns = egress.record.time.since(ingress.record.time).0;
+        let asked_ns = delay.as_nanos();
+        let error_ns = i64::try_from(i128::from(measured_ns) - i128::from(asked_ns));
+        firing.delay = Some(DelayMeasure {
+            asked_ns,
+            measured_ns,
+            error_ns: error_ns.unwrap_or(i64::MAX),
+        });
+        if !done.contains(Actions::DELAY) {
+            firing.failure = Some("it was not delayed: no room to hold it back".to_owned());
+        } else if measured_ns < asked_ns {
+            firing.failure = Some(format!("it left after {} already", time(measured_ns)));
+        }
+    }
+    if asked.ecn {
+        let left_as_ce = firing.ecn.is_none_or(|(_, after)| after == 3);
+        if !done.contains(Actions::ECN) || !left_as_ce {
+            firing.failure = Some("it was not marked: no IP packet".to_owned());
+        }
+    }
+    if let Some(corrupt) = asked.corrupt {
+        let whole = usize::from(ingress.record.length) <= ingress.snapshot.len();
+        let flipped = firing.changed.iter().any(|byte| byte.before ^ byte.after == corrupt.mask);
+        if !done.contains(Actions::CORRUPT) || (whole && !flipped) {
+            firing.failure = Some("it was not changed: the byte lies beyond its end".to_owned());
+        }
+    }
+    firing
+}
+
+fn tell(event: &Event, firing: &Firing, start_ns: u64) -> String {
+    let at = format!("at {}", time(firing.time_ns.saturating_sub(start_ns)));
+    if let Some(failure) = &firing.failure {
+        return format!("packet {} {at}: {failure}", firing.packet_id);
+    }
+    let mut parts = Vec::new();
+    if event.action.drop {
+        parts.push(format!("lost {at}"));
+    }
+    if let Some(delay) = firing.delay {
+        parts.push(format!("left {} later ({:+} ns)", time(delay.measured_ns), delay.error_ns));
+    }
+    if event.action.ecn {
+        parts.push(match firing.ecn {
+            Some((before, _)) => format!("{} became CE {at}", ecn_name(before)),
+            None => format!("marked CE {at}"),
+        });
+    }
+    if let Some(corrupt) = event.action.corrupt {
+        let byte = firing.changed.iter().find(|byte| byte.before ^ byte.after == corrupt.mask);
+        parts.push(match byte {
+            Some(ChangedByte { offset, before, after }) => {
+                format!("byte {offset} of the frame {before:#04x} became {after:#04x} {at}")
+            }
+            None => format!("changed behind the snapshot {at}"),
+        });
+    }
+    parts.join(", ")
+}
+
+/// RFC 3168, section 5.
+fn ecn_name(field: u8) -> &'static str {
+    match field {
+        0 => "Not-ECT",
+        1 => "ECT(1)",
+        2 => "ECT(0)",
+        _ => "CE",
+    }
+}
+
+/// The ECN field of a frame's IP header, behind up to two VLAN tags.
+fn ecn(frame: &[u8]) -> Option<u8> {
+    let mut at = 12;
+    for _ in 0..3 {
+        let ether_type = u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]);
+        match ether_type {
+            0x8100 | 0x88a8 => at += 4,
+            0x0800 => return Some(frame.get(at + 3)? & 3),
+            // Traffic class: the low half of byte 0 and the high half of byte 1 (RFC 8200, 3).
+            0x86dd => return Some((frame.get(at + 3)? >> 4) & 3),
+            _ => return None,
+        }
+    }
+    None
+}
+
+fn changed(before: &[u8], after: &[u8]) -> Vec<ChangedByte> {
+    (0..)
+        .zip(before.iter().zip(after))
+        .filter(|(_, (before, after))| before != after)
+        .map(|(offset, (&before, &after))| ChangedByte { offset, before, after })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run_file::ClauseRecord;
+    use midwire_trace::{Lane, Nanos};
+
+    const SLOT: u32 = 7;
+
+    fn event(action: &str) -> Event {
+        let text = format!("{{direction: a-to-b, packet: 5, iterations: 1-2, action: {action}}}");
+        serde_saphyr::from_str(&text).unwrap()
+    }
+
+    fn frame(ecn: u8) -> Vec<u8> {
+        let mut frame = vec![0; 64];
+        frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, ecn]);
+        frame
+    }
+
+    fn seen(packet_id: u32, iteration: u8, tap: Tap, ns: u64, actions: Actions, frame: &[u8]) -> Seen {
+        let record = Record {
+            time: Nanos(ns),
+            lane: Lane::AtoB,
+            tap,
+            packet_id,
+            iteration,
+            slot: Some(SLOT),
+            actions,
+            length: frame.len() as u16,
+            ..Record::default()
+        };
+        Seen { record, snapshot: frame.to_vec() }
+    }
+
+    fn packets(all: Vec<(Seen, Option<Seen>)>) -> TouchedPackets {
+        let packets = all.into_iter().map(|(ingress, egress)| {
+            let key = (Direction::AToB, ingress.record.packet_id);
+            (key, Touched { ingress: Some(ingress), egress })
+        });
+        TouchedPackets { packets: packets.collect(), start_ns: 1_000 }
+    }
+
+    fn position(seen: u64, fired: u64) -> PositionRecord {
+        PositionRecord {
+            direction: Direction::AToB,
+            slot: SLOT,
+            connection: 0,
+            clauses: vec![ClauseRecord { first: 1, last: 2, events: vec![1] }],
+            seen,
+            fired,
+            last_packet_id: None,
+        }
+    }
+
+    fn measured(action: &str, all: Vec<(Seen, Option<Seen>)>) -> EventRecord {
+        let n = all.len() as u64;
+        measure(1, &event(action), &[position(n, n.min(2))], &packets(all))
+    }
+
+    #[test]
+    fn a_drop_leaves_no_egress_record() {
+        let drop = |id, n| seen(id, n, Tap::Ingress, 5_000, Actions::DROP, &frame(2));
+        let all = || vec![(drop(10, 1), None), (drop(20, 2), None), (drop(30, 3), None)];
+        let record = measured("drop", all());
+        assert!(record.done, "{record:?}");
+        assert_eq!((record.wanted, record.fired, record.firings.len()), (Some(2), 2, 2));
+        assert_eq!(record.measured, "lost at 4000 ns; lost at 4000 ns");
+
+        let mut all = all();
+        all[1].1 = Some(seen(20, 2, Tap::Egress, 6_000, Actions(0), &frame(2)));
+        let record = measured("drop", all);
+        assert!(!record.done && record.measured.contains("packet 20 at 4000 ns: it left nevertheless"));
+    }
+
+    #[test]
+    fn an_event_has_to_fire_as_often_as_asked() {
+        let drop = seen(10, 1, Tap::Ingress, 5_000, Actions::DROP, &frame(2));
+        let record = measured("drop", vec![(drop, None)]);
+        assert!(!record.done);
+        assert!(record.measured.starts_with("fired 1 of 2 times: the position was seen once"));
+        let record = measured("drop", vec![]);
+        assert!(!record.done);
+        assert_eq!(record.measured, "never fired: the position was never seen");
+    }
+
+    #[test]
+    fn a_delay_is_measured_from_beat_to_beat() {
+        let packet = |id, n, left, done| {
+            (
+                seen(id, n, Tap::Ingress, 5_000, Actions::DELAY, &frame(2)),
+                Some(seen(id, n, Tap::Egress, left, done, &frame(2))),
+            )
+        };
+        let (good, early) = (1_005_012, 900_000);
+        let all = vec![packet(1, 1, good, Actions::DELAY), packet(2, 2, good, Actions::DELAY)];
+        let record = measured("{delay: 1ms}", all);
+        assert!(record.done);
+        let delay = record.firings[0].delay.unwrap();
+        assert_eq!((delay.asked_ns, delay.measured_ns, delay.error_ns), (1_000_000, 1_000_012, 12));
+        assert!(record.measured.contains("(+12 ns)"), "{}", record.measured);
+        for (left, done) in [(early, Actions::DELAY), (good, Actions(0))] {
+            let all = vec![packet(1, 1, good, Actions::DELAY), packet(2, 2, left, done)];
+            assert!(!measured("{delay: 1ms}", all).done);
+        }
+    }
+
+    #[test]
+    fn a_mark_and_a_change_are_seen_in_the_snapshots() {
+        let packet = |id, n, before: &[u8], after: &[u8], done| {
+            (
+                seen(id, n, Tap::Ingress, 5_000, done, before),
+                Some(seen(id, n, Tap::Egress, 5_100, done, after)),
+            )
+        };
+        let marked = |after: u8| {
+            let first = packet(1, 1, &frame(2), &frame(3), Actions::ECN);
+            vec![first, packet(2, 2, &frame(0), &frame(after), Actions::ECN)]
+        };
+        let record = measured("ecn", marked(3));
+        assert!(record.done);
+        assert_eq!(record.measured, "ECT(0) became CE at 4000 ns; Not-ECT became CE at 4000 ns");
+        assert!(!measured("ecn", marked(0)).done);
+
+        let mut broken = frame(0);
+        broken[60] ^= 0x10;
+        let corrupted = |mask| {
+            let all = vec![
+                packet(1, 1, &frame(0), &broken, Actions::CORRUPT),
+                packet(2, 2, &frame(0), &broken, Actions::CORRUPT),
+            ];
+            measured(&format!("{{corrupt: {{at: frame, offset: 60, mask: {mask}}}}}"), all)
+        };
+        let record = corrupted("0x10");
+        assert!(record.done);
+        assert_eq!(record.firings[0].changed, [ChangedByte { offset: 60, before: 0, after: 0x10 }]);
+        assert!(record.measured.starts_with("byte 60 of the frame 0x00 became 0x10"));
+        assert!(!corrupted("0x11").done);
+    }
+
+    #[test]
+    fn slots_and_records_must_agree() {
+        let drop = |id, n| (seen(id, n, Tap::Ingress, 5_000, Actions::DROP, &frame(2)), None);
+        let all = packets(vec![drop(1, 1), drop(2, 2), drop(3, 3)]);
+        assert_eq!(disagreement(&position(3, 2), &all), None);
+        for (seen, fired) in [(4, 2), (3, 3), (0, 0)] {
+            let check = disagreement(&position(seen, fired), &all).unwrap();
+            assert!(!check.holds && check.what.ends_with("event 1"), "{check:?}");
+        }
+    }
+
+    #[test]
+    fn the_ecn_field_is_found_behind_tags() {
+        let mut tagged = vec![0; 64];
+        tagged[12..14].copy_from_slice(&[0x88, 0xa8]);
+        tagged[16..18].copy_from_slice(&[0x81, 0x00]);
+        tagged[20..24].copy_from_slice(&[0x86, 0xdd, 0x60, 0x20]);
+        assert_eq!(ecn(&tagged), Some(2));
+        assert_eq!(ecn(&frame(1)), Some(1));
+        assert_eq!(ecn(&frame(1)[..15]), None);
+        assert_eq!(ecn(&[0; 64]), None);
+    }
+}

@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Carries a plan out: hosts, card, events, capture, traffic, silence, and what all of them say.
+//!
+//! Whatever happens, a directory of the run is left that says so, and a capture that was begun
+//! is ended, so that what is in it can be read. No step waits without a limit.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use midwire_driver as driver;
+use midwire_endpoints as endpoints;
+use midwire_endpoints::traffic;
+
+use crate::bench::{CardProvider, CardRequest, Capturing, Device, PortFeed, Provided};
+use crate::compile::{self, Compiled};
+use crate::plan::{self, Endpoint, Pace, PcapEndpoint, Plan, Side, TapEndpoint, Traffic};
+use crate::run_file::{
+    CardRecord, CaptureRecord, ConnectionRecord, PlanRecord, Recorded, RunFile, TrafficRecord, files,
+};
+use crate::text::{Utc, time};
+use crate::{Error, analyze};
+
+/// Where runs go unless told otherwise.
+pub const RUNS: &str = "runs";
+
+/// How often progress is told and interruption looked for.
+const TICK: Duration = Duration::from_millis(50);
+/// Longest wait for silence, beyond what the plan asks for.
+const SETTLE: Duration = Duration::from_secs(10);
+
+/// How a run is carried out.
+pub struct Options<'a> {
+    /// File of the plan, for the records; its directory is where its files are looked for.
+    pub plan_file: PathBuf,
+    /// Its text.
+    pub plan_text: String,
+    /// Directory of the run; one with name and time under [`RUNS`] without it.
+    pub out: Option<PathBuf>,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Which of several runs, from 1, and of how many.
+    pub repeat: (u32, u32),
+    /// Hears how the run goes.
+    pub progress: &'a mut dyn FnMut(&Progress),
+    /// Set to break the run off; it ends in order, with what was captured kept.
+    pub interrupt: &'a AtomicBool,
+}
+
+/// How a run goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// A step begins.
+    Step(&'static str),
+    /// Records and bytes in the capture so far, and records lost.
+    Capture {
+        /// Records.
+        records: u64,
+        /// Bytes in the file.
+        bytes: u64,
+        /// Records lost.
+        lost: u64,
+    },
+}
+
+/// A run that is over.
+#[derive(Debug)]
+pub struct RunOutcome {
+    /// Its directory.
+    pub directory: PathBuf,
+    /// What `run.json` holds.
+    pub run: RunFile,
+}
+
+/// Carries out a plan. An error here is a run that did not even begin.
+pub fn run(
+    plan: &Plan,
+    options: Options<'_>,
+    provider: &mut dyn CardProvider,
+) -> Result<RunOutcome, Error> {
+    let started = SystemTime::now();
+    let base = options.plan_file.parent().unwrap_or(Path::new(""));
+    for endpoint in [&plan.endpoints.a, &plan.endpoints.b] {
+        if let Endpoint::Pcap(PcapEndpoint { input: Some(input), .. }) = endpoint {
+            let path = base.join(input);
+            fs::File::open(&path).map_err(|source| Error::Input { path, source })?;
+        }
+    }
+    let directory = make_directory(plan, options.out.as_deref(), started)?;
+    let mut recorded = Recorded {
+        midwire: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: options.seed,
+        repeat: options.repeat,
+        started: Utc(started).text(),
+        ended: String::new(),
+        host: host(),
+        plan: PlanRecord {
+            file: options.plan_file.display().to_string(),
+            text: options.plan_text,
+            parsed: plan.clone(),
+        },
+        card: None,
+        positions: Vec::new(),
+        capture: CaptureRecord::default(),
+        counters: None,
+        connections: Vec::new(),
+        traffic: Vec::new(),
+        hosts: None,
+        interrupted: false,
+        error: None,
+    };
+    let mut stage = Stage {
+        plan,
+        base,
+        directory: &directory,
+        seed: options.seed,
+        interrupt: options.interrupt,
+        progress: options.progress,
+        recorded: &mut recorded,
+    };
+    if let Err(error) = stage.carry_out(provider) {
+        recorded.error = Some(error);
+    }
+    recorded.interrupted = options.interrupt.load(Ordering::Relaxed);
+    recorded.ended = Utc(SystemTime::now()).text();
+    let run = analyze::conclude(&directory, recorded)?;
+    Ok(RunOutcome { directory, run })
+}
+
+/// A new directory; never one that holds another run.
+fn make_directory(plan: &Plan, out: Option<&Path>, started: SystemTime) -> Result<PathBuf, Error> {
+    if let Some(out) = out {
+        return match fs::read_dir(out) {
+            Ok(mut entries) => match entries.next() {
+                None => Ok(out.to_owned()),
+                Some(_) => Err(Error::NotEmpty(out.to_owned())),
+            },
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                fs::create_dir_all(out).map_err(Error::file("create", out))?;
+                Ok(out.to_owned())
+            }
+            Err(error) => Err(Error::file("use", out)(error)),
+        };
+    }
+    let runs = Path::new(RUNS);
+    fs::create_dir_all(runs).map_err(Error::file("create", runs))?;
+    let name = format!("{}-{}", plan.name, Utc(started).name());
+    let mut directory = runs.join(&name);
+    for n in 2.. {
+        match fs::create_dir(&directory) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                directory = runs.join(format!("{name}-{n}"));
+            }
+            result => {
+                result.map_err(Error::file("create", &directory))?;
+                break;
+            }
+        }
+    }
+    Ok(directory)
+}
+
+/// Kernel and machine.
+fn host() -> String {
+    let read = |name| {
+        let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    format!("{} {} {}", read("ostype"), read("osrelease"), std::env::consts::ARCH)
+}
+
+/// A step of a run that could not be done, as a sentence.
+type Step<T> = Result<T, String>;
+
+fn said<E: std::fmt::Display>(error: E) -> String {
+    error.to_string()
+}
+
+struct Stage<'a> {
+    plan: &'a Plan,
+    base: &'a Path,
+    directory: &'a Path,
+    seed: u64,
+    interrupt: &'a AtomicBool,
+    progress: &'a mut dyn FnMut(&Progress),
+    recorded: &'a mut Recorded,
+}
+
+impl Stage<'_> {
+    fn interrupted(&self) -> bool {
+        self.interrupt.load(Ordering::Relaxed)
+    }
+
+    fn step(&mut self, name: &'static str) {
+        (self.progress)(&Progress::Step(name));
+    }
+
+    fn carry_out(&mut self, provider: &mut dyn CardProvider) -> Step<()> {
+        self.step("setting up hosts");
+        let (hosts, ports) = self.endpoints()?;
+        if self.interrupted() {
+            return Ok(());
+        }
+        self.step("starting the card");
+        let Provided { device, mut feed } = provider.provide(CardRequest {
+            width: self.plan.width(),
+            time: self.plan.time(),
+            ports,
+            directory: self.directory.to_owned(),
+        })?;
+        let info = device.info();
+        self.recorded.card = Some(CardRecord {
+            place: info.name.clone(),
+            parameters: serde_json::to_value(&info).map_err(said)?,
+        });
+        if self.interrupted() {
+            return Ok(());
+        }
+
+        self.step("loading events");
+        let compiled = compile::compile(self.plan);
+        let loaded = device.load(&compiled.program).map_err(said)?;
+        self.recorded.positions = compiled.records(&loaded.slots);
+
+        let mut config = driver::CaptureConfig::new(self.directory.join(files::CAPTURE));
+        config.snapshot_bytes = snapshot_bytes(self.plan);
+        config.block_bytes = config.block_bytes.max((2 * config.snapshot_bytes).next_power_of_two());
+        let capture = device.start_capture(config).map_err(said)?;
+
+        // From here on the capture is ended in order, whatever happens.
+        let result = self.with_capture(&*device, &*capture, hosts.as_ref(), &mut *feed);
+        let _ = device.track(false);
+        self.step("ending the capture");
+        match capture.stop() {
+            Ok(summary) => {
+                self.recorded.capture = CaptureRecord {
+                    blocks: summary.blocks,
+                    records: summary.records,
+                    bytes: summary.bytes,
+                    error: None,
+                }
+            }
+            Err(error) => self.recorded.capture.error = Some(error.to_string()),
+        }
+        let read = self.read_card(&*device, &compiled, &loaded.slots);
+        if let Some(hosts) = &hosts {
+            let link = |port| hosts.at(port).counters().ok();
+            self.recorded.hosts =
+                serde_json::to_value([link(endpoints::Port::A), link(endpoints::Port::B)]).ok();
+        }
+        let finished = feed.finish();
+        result.and(read).and(finished)
+    }
+
+    /// Hosts when the plan has them, and what is plugged into the ports.
+    fn endpoints(&self) -> Step<(Option<endpoints::Hosts>, [PortFeed; 2])> {
+        match (&self.plan.endpoints.a, &self.plan.endpoints.b) {
+            (Endpoint::Tap(a), Endpoint::Tap(b)) => {
+                let (hosts, [a, b]) =
+                    endpoints::Hosts::new(&self.plan.name, &tap_host(a), &tap_host(b)).map_err(said)?;
+                Ok((Some(hosts), [PortFeed::Tap(a), PortFeed::Tap(b)]))
+            }
+            (a, b) => Ok((None, [self.pcap_feed(a), self.pcap_feed(b)])),
+        }
+    }
+
+    fn pcap_feed(&self, endpoint: &Endpoint) -> PortFeed {
+        let silent = PcapEndpoint::default();
+        let pcap = match endpoint {
+            Endpoint::Pcap(pcap) => pcap,
+            Endpoint::Tap(_) => &silent,
+        };
+        PortFeed::Pcap {
+            input: pcap.input.as_ref().map(|input| self.base.join(input)),
+            line_rate: pcap.pace == Pace::LineRate,
+            output: pcap.output.as_ref().map(|output| self.directory.join(output)),
+        }
+    }
+
+    fn with_capture(
+        &mut self,
+        device: &dyn Device,
+        capture: &dyn Capturing,
+        hosts: Option<&endpoints::Hosts>,
+        feed: &mut dyn crate::bench::Feed,
+    ) -> Step<()> {
+        device.track(true).map_err(said)?;
+        self.step("running traffic");
+        let deadline = Instant::now() + self.plan.timeouts.traffic.to_std();
+        match hosts {
+            Some(hosts) => self.traffic(hosts, capture, deadline)?,
+            None => {
+                feed.play()?;
+                while !self.interrupted() && !feed.played()? {
+                    if Instant::now() >= deadline {
+                        return Err(format!(
+                            "the frames of the files took longer than {}, see timeouts: traffic",
+                            self.plan.timeouts.traffic
+                        ));
+                    }
+                    if self.tell(capture) {
+                        break;
+                    }
+                    thread::sleep(TICK);
+                }
+            }
+        }
+        self.step("waiting for silence");
+        self.settle(device, capture)
+    }
+
+    /// Tells how far the capture is; true when it has ended by itself.
+    fn tell(&mut self, capture: &dyn Capturing) -> bool {
+        let driver::CaptureProgress { records, bytes, lost, ended, .. } = capture.progress();
+        (self.progress)(&Progress::Capture { records, bytes, lost });
+        ended
+    }
+
+    /// Runs the plan's traffic on a thread of its own, and looks after capture and user meanwhile.
+    fn traffic(
+        &mut self,
+        hosts: &endpoints::Hosts,
+        capture: &dyn Capturing,
+        deadline: Instant,
+    ) -> Step<()> {
+        let cancel = AtomicBool::new(false);
+        let player = Player {
+            plan: self.plan,
+            hosts,
+            directory: self.directory,
+            seed: self.seed,
+            deadline,
+            cancel: &cancel,
+        };
+        let records = thread::scope(|scope| {
+            let worker = scope.spawn(|| player.play());
+            while !worker.is_finished() {
+                if self.interrupted() || self.tell(capture) {
+                    cancel.store(true, Ordering::Relaxed);
+                }
+                thread::sleep(TICK);
+            }
+            worker.join().unwrap_or_else(|_| Err("the traffic's thread broke down".to_owned()))
+        })?;
+        self.recorded.traffic = records;
+        Ok(())
+    }
+
+    /// Waits until no port has seen a frame for as long as the plan asks; frames that events
+    /// hold back have left by then.
+    fn settle(&mut self, device: &dyn Device, capture: &dyn Capturing) -> Step<()> {
+        let held = self.plan.events.iter().filter_map(|event| event.action.delay).max();
+        let quiet = self.plan.timeouts.quiet.to_std()
+            + held.map_or(Duration::ZERO, |delay| delay.to_std());
+        // Virtual time has no silence to wait for: what is played is over.
+        if self.plan.time() == plan::CardTime::Virtual {
+            return Ok(());
+        }
+        let limit = Instant::now() + quiet + SETTLE;
+        let frames = || -> Step<[u64; 4]> {
+            let [a, b] = device.counters().map_err(said)?.ports;
+            Ok([a.rx_frames, b.rx_frames, a.tx_frames, b.tx_frames])
+        };
+        let mut last = frames()?;
+        let mut since = Instant::now();
+        while since.elapsed() < quiet && Instant::now() < limit && !self.interrupted() {
+            if self.tell(capture) {
+                break;
+            }
+            thread::sleep(TICK.min(quiet));
+            let now = frames()?;
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+        }
+        Ok(())
+    }
+
+    fn read_card(
+        &mut self,
+        device: &dyn Device,
+        compiled: &Compiled,
+        slots: &[driver::SlotId],
+    ) -> Step<()> {
+        debug_assert_eq!(compiled.positions.len(), slots.len());
+        for (position, slot) in self.recorded.positions.iter_mut().zip(slots) {
+            let state = device.slot_state(*slot).map_err(said)?;
+            position.seen = state.seen.into();
+            position.fired = state.fired.into();
+            position.last_packet_id = state.last_packet_id;
+        }
+        self.recorded.connections =
+            device.connections().map_err(said)?.iter().map(connection).collect();
+        let counters = device.counters().map_err(said)?;
+        self.recorded.counters = Some(serde_json::to_value(counters).map_err(said)?);
+        Ok(())
+    }
+}
+
+/// Whole records of 32 bytes.
+fn snapshot_bytes(plan: &Plan) -> u32 {
+    let bytes = plan.capture.snapshot.0.min(10_240);
+    u32::try_from(bytes.next_multiple_of(32)).unwrap_or(0)
+}
+
+fn connection(connection: &driver::Connection) -> ConnectionRecord {
+    let transport = match connection.transport {
+        driver::Transport::Tcp => "TCP",
+        driver::Transport::Roce => "RoCE",
+    };
+    let end = |address: std::net::IpAddr, port: u32| match connection.transport {
+        driver::Transport::Tcp => {
+            std::net::SocketAddr::new(address, port.try_into().unwrap_or(0)).to_string()
+        }
+        driver::Transport::Roce if port == 0 => address.to_string(),
+        driver::Transport::Roce => format!("{address} QP {port}"),
+    };
+    ConnectionRecord {
+        number: connection.number.into(),
+        text: format!(
+            "{transport} {} > {}",
+            end(connection.source, connection.source_port.into()),
+            end(connection.destination, connection.destination_port)
+        ),
+        opener: compile::direction(connection.opener_lane),
+    }
+}
+
+fn port(side: Side) -> endpoints::Port {
+    match side {
+        Side::A => endpoints::Port::A,
+        Side::B => endpoints::Port::B,
+    }
+}
+
+fn tap_host(tap: &TapEndpoint) -> endpoints::TapHost {
+    let address =
+        endpoints::Cidr { address: tap.address.address, prefix: tap.address.prefix };
+    let mut host = endpoints::TapHost::new(address);
+    host.mtu = tap.mtu;
+    host.sysctls = tap
+        .sysctls
+        .iter()
+        .map(|(name, value)| (name.clone(), endpoints::Setting(value.0.clone())))
+        .collect();
+    host
+}
+
+/// Plays the traffic of a plan, one entry after the other.
+struct Player<'a> {
+    plan: &'a Plan,
+    hosts: &'a endpoints::Hosts,
+    directory: &'a Path,
+    seed: u64,
+    deadline: Instant,
+    cancel: &'a AtomicBool,
+}
+
+impl Player<'_> {
+    fn play(&self) -> Step<Vec<TrafficRecord>> {
+        let mut records = Vec::new();
+        let mut background = Vec::new();
+        for (number, entry) in (1..).zip(&self.plan.traffic) {
+            if self.cancel.load(Ordering::Relaxed) {
+                break;
+            }
+            match entry {
+                Traffic::Tcp(tcp) => records.push(self.tcp(number, tcp)?),
+                Traffic::Command(command) => {
+                    let runner = traffic::CommandTraffic {
+                        on: port(command.on),
+                        run: command.run.clone(),
+                        background: command.background,
+                        ready: traffic::Ready::default(),
+                        timeout: self.left(),
+                        environment: Default::default(),
+                    };
+                    let name = format!("traffic-{number}");
+                    if command.background {
+                        let started = runner
+                            .start(self.hosts, self.directory, &name, self.cancel)
+                            .map_err(said)?;
+                        background.push((number, started));
+                    } else {
+                        let report = runner
+                            .run(self.hosts, self.directory, &name, self.cancel)
+                            .map_err(said)?;
+                        records.push(command_record(number, &report)?);
+                    }
+                }
+            }
+        }
+        for (number, started) in background {
+            records.push(command_record(number, &started.stop().map_err(said)?)?);
+        }
+        records.sort_by_key(|record| record.number);
+        Ok(records)
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    fn tcp(&self, number: u32, tcp: &plan::TcpTraffic) -> Step<TrafficRecord> {
+        let report = traffic::TcpTraffic {
+            from: port(tcp.from),
+            to: port(tcp.to),
+            bytes: tcp.bytes.0,
+            connections: u16::try_from(tcp.connections).unwrap_or(u16::MAX),
+            port: tcp.port,
+            congestion_control: tcp.congestion_control.clone(),
+            seed: self.seed,
+            timeout: self.left(),
+            ..traffic::TcpTraffic::default()
+        }
+        .run(self.hosts, self.cancel)
+        .map_err(said)?;
+        let bytes: u64 = report.connections.iter().flat_map(|c| &c.streams).map(|s| s.bytes).sum();
+        let mut summary = format!(
+            "{bytes} bytes arrived in {}",
+            time(report.duration_ns)
+        );
+        if report.completed() {
+            summary += ", every one right";
+        }
+        for error in report.connections.iter().flat_map(|c| &c.errors).take(3) {
+            summary += &format!(", {error}");
+        }
+        Ok(TrafficRecord {
+            number,
+            what: format!("tcp {} to {}, {} × {}", tcp.from, tcp.to, tcp.connections, tcp.bytes),
+            completed: report.completed(),
+            summary,
+            details: serde_json::to_value(&report).map_err(said)?,
+        })
+    }
+}
+
+fn command_record(number: u32, report: &traffic::CommandReport) -> Step<TrafficRecord> {
+    use traffic::Outcome;
+    // What the shell says of a program that it can't find, or can't run.
+    if let Outcome::Exited { status: 126 | 127 } = report.outcome {
+        let said = fs::read_to_string(&report.stderr).unwrap_or_default();
+        return Err(format!("traffic {number}: {:?} can't be run: {}", report.run, said.trim()));
+    }
+    let summary = match report.outcome {
+        Outcome::Exited { status: 0 } => "ended well".to_owned(),
+        Outcome::Exited { status } => format!("ended with status {status}"),
+        Outcome::Killed { signal } => format!("was killed by signal {signal}"),
+        Outcome::TimedOut => "ran into the time limit".to_owned(),
+        Outcome::Cancelled => "was broken off".to_owned(),
+        Outcome::Stopped => "ran to the end of the traffic".to_owned(),
+    };
+    Ok(TrafficRecord {
+        number,
+        what: format!("{} on {}", report.run, report.on),
+        completed: report.completed(),
+        summary: format!("{summary} after {}", time(report.duration_ns)),
+        details: serde_json::to_value(report).map_err(said)?,
+    })
+}
