@@ -68,7 +68,7 @@ module mw_control
     input logic [31:0] ring_produced,
     input logic [31:0] connections,
     input logic [31:0] connections_lost,
-    input logic [Counters-1:0][15:0] inc,
+    input logic [15:0] inc[Counters],
     input logic [Counters-1:0] count_clear,  // pulses
 
     // table bus
@@ -112,7 +112,7 @@ module mw_control
       .out(regs_out)
   );
 
-  logic [Counters-1:0][63:0] count;
+  logic [63:0] count[Counters];
   logic latch;
   logic [63:0] now;
 

@@ -102,7 +102,7 @@ module mw_core
   logic [16:0] kinds[2];
   logic [31:0] connections, connections_lost;
   logic capture_active, dma_error, clear_busy;
-  logic [Counters-1:0][15:0] inc;
+  logic [15:0] inc[Counters];
   logic [Counters-1:0] count_clear;
 
   tbl_req_t tbl_req;
@@ -404,29 +404,27 @@ module mw_core
     localparam int unsigned Rx = 8 * l;
     localparam int unsigned Tx = 8 * (1 - l);
     localparam int unsigned Ln = 16 + 13 * l;
-    always_comb begin
-      inc[Rx+0]  = 16'(cnt_frame);
-      inc[Rx+1]  = cnt_frame_end ? cnt_bytes : '0;
-      inc[Rx+2]  = 16'(cnt_error);
-      inc[Rx+3]  = 16'(cnt_runt);
-      inc[Rx+4]  = 16'(cnt_truncated);
-      inc[Rx+5]  = 16'(cnt_lost);
-      inc[Tx+6]  = 16'(cnt_tx_frame);
-      inc[Tx+7]  = cnt_tx_frame ? cnt_tx_bytes : '0;
-      inc[Ln+0]  = 16'(cnt_dropped);
-      inc[Ln+1]  = 16'(cnt_marked);
-      inc[Ln+2]  = 16'(cnt_corrupted);
-      inc[Ln+3]  = 16'(cnt_delayed);
-      inc[Ln+4]  = 16'(cnt_delay_full);
-      inc[Ln+5]  = 16'(cnt_malformed);
-      inc[Ln+6]  = 16'(cnt_unmatched);
-      inc[Ln+7]  = 16'(cnt_bind_full);
-      inc[Ln+8]  = 16'(cnt_record[0]);
-      inc[Ln+9]  = 16'(cnt_record[1]);
-      inc[Ln+10] = 16'(cnt_record_lost[0]);
-      inc[Ln+11] = 16'(cnt_record_lost[1]);
-      inc[Ln+12] = 16'(cnt_snapshot_lost[0]) + 16'(cnt_snapshot_lost[1]);
-    end
+    assign inc[Rx+0]  = 16'(cnt_frame);
+    assign inc[Rx+1]  = cnt_frame_end ? cnt_bytes : '0;
+    assign inc[Rx+2]  = 16'(cnt_error);
+    assign inc[Rx+3]  = 16'(cnt_runt);
+    assign inc[Rx+4]  = 16'(cnt_truncated);
+    assign inc[Rx+5]  = 16'(cnt_lost);
+    assign inc[Tx+6]  = 16'(cnt_tx_frame);
+    assign inc[Tx+7]  = cnt_tx_frame ? cnt_tx_bytes : '0;
+    assign inc[Ln+0]  = 16'(cnt_dropped);
+    assign inc[Ln+1]  = 16'(cnt_marked);
+    assign inc[Ln+2]  = 16'(cnt_corrupted);
+    assign inc[Ln+3]  = 16'(cnt_delayed);
+    assign inc[Ln+4]  = 16'(cnt_delay_full);
+    assign inc[Ln+5]  = 16'(cnt_malformed);
+    assign inc[Ln+6]  = 16'(cnt_unmatched);
+    assign inc[Ln+7]  = 16'(cnt_bind_full);
+    assign inc[Ln+8]  = 16'(cnt_record[0]);
+    assign inc[Ln+9]  = 16'(cnt_record[1]);
+    assign inc[Ln+10] = 16'(cnt_record_lost[0]);
+    assign inc[Ln+11] = 16'(cnt_record_lost[1]);
+    assign inc[Ln+12] = 16'(cnt_snapshot_lost[0]) + 16'(cnt_snapshot_lost[1]);
     // Counters of the MAC's side run on; those of events start again with `clear`, those of
     // records with each capture.
     assign count_clear[8*l+:8] = '0;

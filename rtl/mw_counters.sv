@@ -7,29 +7,27 @@ module mw_counters #(
 ) (
     input  logic               clk,
     input  logic               rst,
-    input  logic [N-1:0][15:0] inc,
+    input  logic [15:0]        inc[N],
     input  logic               latch,       // pulse: copy the counters to `held`
     input  logic               clear,       // pulse: clear those in clear_mask
     input  logic [N-1:0]       clear_mask,
-    output logic [N-1:0][63:0] count,       // now
-    output logic [N-1:0][63:0] held         // at the last latch
+    output logic [63:0]        count[N],    // now
+    output logic [63:0]        held[N]      // at the last latch
 );
   if (N < 1) begin : g_bad
     $fatal(1, "mw_counters: N must be at least 1");
   end
 
-  always_ff @(posedge clk) begin
-    if (rst) begin
-      count <= '0;
-      held <= '0;
-    end else begin
-      if (clear || inc != '0) begin
-        for (int unsigned i = 0; i < N; i++) begin
-          if (clear && clear_mask[i]) count[i] <= 64'(inc[i]);
-          else if (inc[i] != 0) count[i] <= count[i] + 64'(inc[i]);
-        end
+  for (genvar i = 0; i < N; i++) begin : g_counter
+    always_ff @(posedge clk) begin
+      if (rst) begin
+        count[i] <= '0;
+        held[i] <= '0;
+      end else begin
+        if (clear && clear_mask[i]) count[i] <= 64'(inc[i]);
+        else if (inc[i] != 0) count[i] <= count[i] + 64'(inc[i]);
+        if (latch) held[i] <= count[i];
       end
-      if (latch) held <= count;
     end
   end
 endmodule
