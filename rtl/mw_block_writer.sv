@@ -16,18 +16,18 @@ module mw_block_writer
     input logic clk,
     input logic rst,
 
-    input logic            capture,            // level; blocks are written from its rise on
-    input logic            inflight_captured,  // captured frames have not yet come to rest
-    input logic            sources_busy,
+    input logic                   capture,            // level; blocks are written from its rise on
+    input logic                   inflight_captured,  // captured frames have not yet come to rest
+    input logic                   sources_busy,
     // Taken over when capture starts.
-    input logic [    63:0] ring_base,          // aligned to a block, at least to 4096 bytes
-    input logic [     4:0] ring_blocks_log2,   // 0 to 16
-    input logic [     4:0] block_log2,         // 12 to 22
-    input logic [    15:0] snapshot_bytes,     // multiple of 32
-    input logic [    31:0] flush_ns,
-    input logic [    31:0] ring_consumed,      // blocks that the host has taken
-    input logic [    63:0] time_ns,
-    input block_counters_t counters,
+    input logic            [63:0] ring_base,          // aligned to a block, at least to 4096 bytes
+    input logic            [ 4:0] ring_blocks_log2,   // 0 to 16
+    input logic            [ 4:0] block_log2,         // 12 to 22
+    input logic            [15:0] snapshot_bytes,     // multiple of 32
+    input logic            [31:0] flush_ns,
+    input logic            [31:0] ring_consumed,      // blocks that the host has taken
+    input logic            [63:0] time_ns,
+    input block_counters_t        counters,
 
     input  logic             in_valid,
     output logic             in_ready,
@@ -36,13 +36,13 @@ module mw_block_writer
     input  logic             in_first,
     input  logic             in_last,
 
-    output logic        recording,         // frames that begin now shall leave records
-    output logic        capture_active,    // from start until the final block is announced
+    output logic recording,  // frames that begin now shall leave records
+    output logic capture_active,  // from start until the final block is announced
     output logic [15:0] capture_snapshot,  // snapshot_bytes in force, so that an entry fits a block
-    output logic [31:0] ring_produced,     // blocks announced
-    output logic        irq,               // pulse: a block was announced
-    output logic        dma_error,         // until the next start
-    output logic [31:0] lost_records,      // of this capture, after dma_error
+    output logic [31:0] ring_produced,  // blocks announced
+    output logic irq,  // pulse: a block was announced
+    output logic dma_error,  // until the next start
+    output logic [31:0] lost_records,  // of this capture, after dma_error
 
     output logic        busy,
     output logic        timer_valid,  // the open block is to be closed at timer_ns
@@ -105,16 +105,17 @@ module mw_block_writer
     logic [63:5] addr;
   } burst_t;
 
-  function automatic logic [4:0] limit(input logic [4:0] value, input logic [4:0] lo, input logic [4:0] hi);
+  function automatic logic [4:0] limit(input logic [4:0] value, input logic [4:0] lo,
+                                       input logic [4:0] hi);
     return value < lo ? lo : value > hi ? hi : value;
   endfunction
 
   state_e state;
-  logic held_off;  // after an error capture must fall before it can start again
+  logic   held_off;  // after an error capture must fall before it can start again
   logic start, active, quiet, announce, error_response;
   logic [3:0] settled;
 
-  assign start = state == Idle && capture && !held_off;
+  assign start  = state == Idle && capture && !held_off;
   assign active = state == Run || state == Drain;
 
   // ---- Configuration of the capture ----
@@ -153,7 +154,11 @@ module mw_block_writer
   logic [15:0] in_bytes;
   logic [63:0] in_time, since;
   assign in_rec = in_data;
-  assign in_bytes = !in_rec.snapshot ? 16'd0 : in_rec.length < capture_snapshot ? in_rec.length : capture_snapshot;
+  always_comb begin
+    in_bytes = 16'd0;
+    if (in_rec.snapshot)
+      in_bytes = in_rec.length < capture_snapshot ? in_rec.length : capture_snapshot;
+  end
   assign in_time = {in_time_hi, in_rec.time_lo};
   // When no block is open the unit ahead will begin one.
   assign since = in_time - (open ? block_time : unit_time);
@@ -191,8 +196,8 @@ module mw_block_writer
   assign want_close = open && !mid_entry && state != Failed &&
                       (flush_due || state == Final || (unit_valid && !(fits && unit_near)));
   assign close = want_close && !slot_used && !crc_busy && burst_room;
-  assign accept = unit_valid && active && !want_close && !crc_busy && !push_header && data_room && burst_room &&
-                  (open || ring_room);
+  assign accept = unit_valid && active && !want_close && !crc_busy && !push_header && data_room &&
+                  burst_room && (open || ring_room);
   // A final block without a record begins by itself.
   assign begin_block = !open && (accept || (state == Final && !final_closed && !slot_used && ring_room));
   assign abandon = state == Failed && open && burst_room;
@@ -217,10 +222,10 @@ module mw_block_writer
       next_number <= next_number + 1'b1;
       if (17'(next_index) + 17'd1 == ring_blocks) begin
         next_index <= '0;
-        next_addr <= base;
+        next_addr  <= base;
       end else begin
         next_index <= next_index + 1'b1;
-        next_addr <= next_addr + 52'(block_bytes >> 12);
+        next_addr  <= next_addr + 52'(block_bytes >> 12);
       end
     end
     if (begin_block || accept) begin
@@ -243,7 +248,7 @@ module mw_block_writer
 
   // ---- Bursts: up to each 512 bytes of address, or what is left when the block closes ----
 
-  logic [3:0] burst_units;  // in the data buffer and not yet in a burst
+  logic [ 3:0] burst_units;  // in the data buffer and not yet in a burst
   logic [63:5] burst_addr;
   logic [15:0] issued, answered;  // bursts; never more than two blocks of them apart
   logic burst_full, push_burst;
@@ -294,8 +299,8 @@ module mw_block_writer
       .clk,
       .valid(accept || crc_busy),
       .first(crc_busy ? step == 3'd1 && header.used_bytes == 32'(HeaderBytes) : !open),
-      .cut(step == 3'd4),
-      .data(crc_busy ? header_units[step[1:0]-2'd1] : unit),
+      .cut  (step == 3'd4),
+      .data (crc_busy ? header_units[step[1:0]-2'd1] : unit),
       .crc
   );
 
@@ -372,7 +377,8 @@ module mw_block_writer
           if (close) final_closed <= 1'b1;
           if (announce && final_closed) state <= Idle;
         end
-        Failed: if (quiet && settled == Settle && !open && !slot_used && issued == answered) state <= Idle;
+        Failed:
+        if (settled == Settle && quiet && !open && !slot_used && issued == answered) state <= Idle;
         default: state <= Idle;
       endcase
       if (error_response && state != Idle && state != Failed) begin
@@ -391,7 +397,8 @@ module mw_block_writer
 
   assign timer_valid = open && !flush_due;
   assign timer_ns = flush_at;
-  assign busy = start || (state == Run && !capture) || (held_off && !capture) || state == Final && ring_room ||
+  assign busy = start || (state == Run && !capture) || (held_off && !capture) ||
+                (state == Final && ring_room) ||
                 (quiet && (state == Drain || state == Failed)) || (state == Failed && open) ||
                 unit_pop || (in_valid && in_ready) || close || (flush_passed && !flush_due) ||
                 slot_used || issued != answered || ring_room != ring_room_next;
@@ -435,9 +442,9 @@ module mw_block_writer
   );
 
   assign m_axi_awvalid = burst_valid && beats_room;
-  assign m_axi_awaddr = {burst_out.addr, 5'd0};
-  assign m_axi_awlen = 8'(burst_out.len);
-  assign m_axi_awsize = 3'd5;  // 32 bytes
+  assign m_axi_awaddr  = {burst_out.addr, 5'd0};
+  assign m_axi_awlen   = 8'(burst_out.len);
+  assign m_axi_awsize  = 3'd5;  // 32 bytes
   assign m_axi_awburst = 2'b01;  // INCR
 
   // Bursts whose address has been taken; only their data goes out.

@@ -12,7 +12,7 @@ module mw_crc32c (
     input  logic         first,  // with valid: begin anew
     input  logic         cut,    // with valid: bytes 28 to 31 do not count
     input  logic [255:0] data,
-    output logic [31:0]  crc     // of all units so far
+    output logic [ 31:0] crc     // of all units so far
 );
   localparam logic [31:0] Poly = 32'h82F6_3B78;  // RFC 3720 appendix B.4, reflected
 

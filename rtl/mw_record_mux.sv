@@ -31,7 +31,8 @@ module mw_record_mux
 
   localparam int unsigned IndexW = $clog2(SOURCES);
 
-  function automatic logic [IndexW-1:0] after(input logic [IndexW-1:0] source, input int unsigned steps);
+  function automatic logic [IndexW-1:0] after(input logic [IndexW-1:0] source,
+                                              input int unsigned steps);
     return IndexW'((32'(source) + steps) % SOURCES);
   endfunction
 

@@ -12,10 +12,10 @@
 module mw_tap
   import mw_pkg::*;
 #(
-    parameter int unsigned DATA_W = 512,       // bits of a beat: 64 or 512
-    parameter int unsigned SNAP_LOG2 = 10,     // beats that the snapshot buffer holds, 2 to 16
+    parameter int unsigned DATA_W = 512,  // bits of a beat: 64 or 512
+    parameter int unsigned SNAP_LOG2 = 10,  // beats that the snapshot buffer holds, 2 to 16
     parameter int unsigned INFLIGHT_LOG2 = 8,  // frames that wait for their record, or the reverse; 5 to 16
-    parameter int unsigned QUEUE_LOG2 = 9      // entries that wait for the host, 1 to 16
+    parameter int unsigned QUEUE_LOG2 = INFLIGHT_LOG2 + 1  // entries that wait for the host, 1 to 17
 ) (
     input logic clk,
     input logic rst,
@@ -31,9 +31,9 @@ module mw_tap
     input logic                in_truncated,
     input logic                in_wanted,     // with in_sof: this frame leaves an entry
 
-    input logic        rec_valid,  // for each frame, wanted or not, in the frames' order
-    input record_t     rec,
-    input logic [63:0] rec_stamp,
+    input logic           rec_valid,  // for each frame, wanted or not, in the frames' order
+    input record_t        rec,
+    input logic    [63:0] rec_stamp,
 
     output logic             out_valid,
     input  logic             out_ready,
@@ -55,8 +55,8 @@ module mw_tap
   if (SNAP_LOG2 < 2 || SNAP_LOG2 > 16) begin : g_bad_snap
     $fatal(1, "mw_tap: SNAP_LOG2 must be between 2 and 16");
   end
-  if (INFLIGHT_LOG2 < 5 || INFLIGHT_LOG2 > 16 || QUEUE_LOG2 < 1 || QUEUE_LOG2 > 16) begin : g_bad_depth
-    $fatal(1, "mw_tap: INFLIGHT_LOG2 must be between 5 and 16, QUEUE_LOG2 between 1 and 16");
+  if (INFLIGHT_LOG2 < 5 || INFLIGHT_LOG2 > 16 || QUEUE_LOG2 < 1 || QUEUE_LOG2 > 17) begin : g_bad_depth
+    $fatal(1, "mw_tap: INFLIGHT_LOG2 must be between 5 and 16, QUEUE_LOG2 between 1 and 17");
   end
 
   localparam int unsigned Bytes = DATA_W / 8;
@@ -71,9 +71,9 @@ module mw_tap
     logic        error;
     logic        truncated;
     logic        wanted;
-    logic        taken;     // wanted, and has a place in the queue
-    logic        snapshot;  // bytes of it are in the snapshot buffer
-    logic        missed;    // they should be, but there was no room
+    logic        taken;      // wanted, and has a place in the queue
+    logic        snapshot;   // bytes of it are in the snapshot buffer
+    logic        missed;     // they should be, but there was no room
   } ended_t;
 
   // ---- Beats: length, snapshot ----
@@ -101,21 +101,23 @@ module mw_tap
     if (snap_beat) snap_wr_next = snap_full ? snap_whole : snap_wr + 1'b1;
   end
 
-  function automatic logic [DATA_W-1:0] kept(input logic [DATA_W-1:0] data, input logic [Bytes-1:0] keep);
+  function automatic logic [DATA_W-1:0] kept(input logic [DATA_W-1:0] data,
+                                             input logic [Bytes-1:0] keep);
     for (int unsigned i = 0; i < Bytes; i++) kept[i*8+:8] = keep[i] ? data[i*8+:8] : 8'd0;
   endfunction
 
   logic [DATA_W-1:0] snap[SnapWords];
   always_ff @(posedge clk) begin
-    if (snap_beat && !snap_full) snap[snap_wr[SNAP_LOG2-1:0]] <= in_last ? kept(in_data, in_keep) : in_data;
+    if (snap_beat && !snap_full)
+      snap[snap_wr[SNAP_LOG2-1:0]] <= in_last ? kept(in_data, in_keep) : in_data;
   end
 
   always_ff @(posedge clk) begin
     if (in_valid) begin
       frame_length <= length;
       frame_wanted <= wanted;
-      frame_taken <= taken;
-      frame_fits <= fits;
+      frame_taken  <= taken;
+      frame_fits   <= fits;
     end
     if (rst) begin
       snap_wr <= '0;
@@ -281,10 +283,10 @@ module mw_tap
     always_ff @(posedge clk) begin
       if (queue_pop) begin
         words_left <= 11'((head_bytes + 16'd7) >> 3);
-        gathered <= '0;
+        gathered   <= '0;
       end else if (word_pop) begin
         words_left <= words_left - 1'b1;
-        gathered <= complete ? '0 : unit;
+        gathered   <= complete ? '0 : unit;
       end
       if (rst) place <= '0;
       else if (word_pop) place <= complete ? 2'd0 : place + 1'b1;
@@ -298,13 +300,13 @@ module mw_tap
       out_last <= !head.snapshot;
       units_left <= 9'((head_bytes + 16'd31) >> 5);
     end else if (unit_take) begin
-      out_data <= unit;
-      out_last <= unit_last;
+      out_data   <= unit;
+      out_last   <= unit_last;
       units_left <= units_left - 1'b1;
     end
     if (rst) begin
-      out_valid <= 1'b0;
-      out_first <= 1'b0;
+      out_valid   <= 1'b0;
+      out_first   <= 1'b0;
       in_snapshot <= 1'b0;
     end else begin
       if (step) begin
