@@ -8,9 +8,7 @@ use midwire_trace::{Accounting, Capture};
 
 use crate::expect::{self, Facts};
 use crate::measure::{self, TouchedPackets};
-use crate::run_file::{
-    self, CaptureRecord, Check, Findings, Integrity, Recorded, RunFile, files,
-};
+use crate::run_file::{self, CaptureRecord, Check, Findings, Integrity, Recorded, RunFile, files};
 use crate::verdict::judge;
 use crate::{Error, compile, junit};
 
@@ -49,7 +47,11 @@ pub fn comment(recorded: &Recorded, record: &midwire_trace::Record) -> Option<St
     let comments: Vec<String> = events
         .iter()
         .filter_map(|&number| {
-            let event = recorded.plan.parsed.events.get(number.checked_sub(1)? as usize)?;
+            let event = recorded
+                .plan
+                .parsed
+                .events
+                .get(number.checked_sub(1)? as usize)?;
             Some(compile::comment(event, number, record.iteration))
         })
         .collect();
@@ -68,7 +70,11 @@ fn findings(directory: &Path, recorded: &Recorded) -> Findings {
         Ok(capture) => integrity(&Accounting::of(capture), &recorded.capture, slots),
         Err(error) => {
             let summary = format!("there is no capture: {error}");
-            Integrity { complete: false, summary, checks: Vec::new() }
+            Integrity {
+                complete: false,
+                summary,
+                checks: Vec::new(),
+            }
         }
     };
     let retransmissions = Vec::new();
@@ -78,7 +84,12 @@ fn findings(directory: &Path, recorded: &Recorded) -> Findings {
         retransmissions: &retransmissions,
     };
     let expectations = expect::evaluate(&plan.expect, facts);
-    Findings { events, integrity, retransmissions, expectations }
+    Findings {
+        events,
+        integrity,
+        retransmissions,
+        expectations,
+    }
 }
 
 /// The account of the capture, as statements for people.
@@ -89,7 +100,10 @@ fn integrity(account: &Accounting, capture: &CaptureRecord, slots: Vec<Check>) -
         .map(|port| {
             let lost = port.lost_ingress + port.rx_lost;
             Check {
-                what: format!("every frame that came in at port {} is in the capture", port.port),
+                what: format!(
+                    "every frame that came in at port {} is in the capture",
+                    port.port
+                ),
                 found: format!(
                     "{} frames = {} records + {lost} lost",
                     port.frames_received, port.ingress_records
@@ -100,7 +114,10 @@ fn integrity(account: &Accounting, capture: &CaptureRecord, slots: Vec<Check>) -
         .chain(account.ports.iter().map(|port| {
             let gone = port.tx_frames + port.dropped + port.rx_lost;
             Check {
-                what: format!("every frame that came in at port {} left or was dropped by an event", port.port),
+                what: format!(
+                    "every frame that came in at port {} left or was dropped by an event",
+                    port.port
+                ),
                 found: format!(
                     "{} frames = {} left + {} dropped + {} lost",
                     port.frames_received, port.tx_frames, port.dropped, port.rx_lost
@@ -137,5 +154,9 @@ fn integrity(account: &Accounting, capture: &CaptureRecord, slots: Vec<Check>) -
         if complete { "complete" } else { "NOT COMPLETE" },
         account.records
     );
-    Integrity { complete, summary, checks }
+    Integrity {
+        complete,
+        summary,
+        checks,
+    }
 }

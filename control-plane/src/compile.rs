@@ -33,17 +33,22 @@ pub fn compile(plan: &Plan) -> Compiled {
     };
     let positions: Vec<_> = merge::by_position(&plan.events)
         .into_iter()
-        .map(|(key, mut events)| loop {
-            match merge::merge(&events) {
-                Ok(clauses) => break (key, clauses),
-                Err(conflict) => events.retain(|(index, _)| *index != conflict.second),
+        .map(|(key, mut events)| {
+            loop {
+                match merge::merge(&events) {
+                    Ok(clauses) => break (key, clauses),
+                    Err(conflict) => events.retain(|(index, _)| *index != conflict.second),
+                }
             }
         })
         .collect();
     let program = driver::Program {
         selectors,
         declared: Vec::new(),
-        positions: positions.iter().map(|(key, clauses)| position(key, clauses)).collect(),
+        positions: positions
+            .iter()
+            .map(|(key, clauses)| position(key, clauses))
+            .collect(),
     };
     Compiled { program, positions }
 }
@@ -90,7 +95,11 @@ pub fn events_at(
     positions
         .iter()
         .find(|p| p.direction == direction && p.slot == slot)
-        .and_then(|p| p.clauses.iter().find(|c| (c.first..=c.last).contains(&iteration)))
+        .and_then(|p| {
+            p.clauses
+                .iter()
+                .find(|c| (c.first..=c.last).contains(&iteration))
+        })
         .map_or(&[], |clause| &clause.events)
 }
 
@@ -121,7 +130,10 @@ pub(crate) fn direction(lane: driver::Lane) -> Direction {
 
 /// One for each transport that it leaves open.
 fn selector(selector: &Selector) -> Vec<driver::Selector> {
-    let prefix = |net: Network| driver::Prefix { address: net.address, length: net.prefix };
+    let prefix = |net: Network| driver::Prefix {
+        address: net.address,
+        length: net.prefix,
+    };
     let transports: &[driver::Transport] = match selector.transport {
         Some(Transport::Tcp) => &[driver::Transport::Tcp],
         Some(Transport::Roce) => &[driver::Transport::Roce],
@@ -147,7 +159,10 @@ fn position(key: &PositionKey, clauses: &[MergedClause]) -> driver::PositionEven
         // A plan's numbers are below 65535.
         connection: u16::try_from(key.connection).unwrap_or(u16::MAX),
         at: match key.position {
-            Position::Packet(kind, n) => driver::Position::Nth { kind: packet_kind(kind), n },
+            Position::Packet(kind, n) => driver::Position::Nth {
+                kind: packet_kind(kind),
+                n,
+            },
             Position::Byte(byte) => driver::Position::Byte(byte),
             Position::Psn(psn) => driver::Position::Psn(psn),
         },
@@ -218,33 +233,60 @@ mod tests {
         assert_eq!(positions.len(), 3);
         let five = positions
             .iter()
-            .position(|p| p.at == driver::Position::Nth { kind: driver::Kind::Data, n: 5 })
+            .position(|p| {
+                p.at == driver::Position::Nth {
+                    kind: driver::Kind::Data,
+                    n: 5,
+                }
+            })
             .unwrap();
         let delay = Some(driver::Nanos(1_000_000));
         let none = driver::Action::default();
         assert_eq!(
             positions[five].clauses,
             [
-                driver::Clause { first: 1, last: Some(2), action: driver::Action { delay, ..none } },
+                driver::Clause {
+                    first: 1,
+                    last: Some(2),
+                    action: driver::Action { delay, ..none }
+                },
                 driver::Clause {
                     first: 3,
                     last: Some(3),
-                    action: driver::Action { delay, ecn: true, ..none }
+                    action: driver::Action {
+                        delay,
+                        ecn: true,
+                        ..none
+                    }
                 },
-                driver::Clause { first: 4, last: None, action: driver::Action { ecn: true, ..none } },
+                driver::Clause {
+                    first: 4,
+                    last: None,
+                    action: driver::Action { ecn: true, ..none }
+                },
             ]
         );
         let ack = positions.iter().find(|p| p.connection == 3).unwrap();
         assert_eq!(ack.lane, driver::Lane::BtoA);
-        let psn = positions.iter().find(|p| p.at == driver::Position::Psn(7)).unwrap();
-        let corrupt = driver::Corrupt { base: driver::CorruptBase::Ip, offset: 8, mask: 0x80 };
+        let psn = positions
+            .iter()
+            .find(|p| p.at == driver::Position::Psn(7))
+            .unwrap();
+        let corrupt = driver::Corrupt {
+            base: driver::CorruptBase::Ip,
+            offset: 8,
+            mask: 0x80,
+        };
         assert_eq!(psn.clauses[0].action.corrupt, Some(corrupt));
 
         // The way back.
         let slots: Vec<_> = positions
             .iter()
             .zip(10..)
-            .map(|(position, slot)| driver::SlotId { lane: position.lane, slot })
+            .map(|(position, slot)| driver::SlotId {
+                lane: position.lane,
+                slot,
+            })
             .collect();
         let records = compiled.records(&slots);
         let slot = slots[five].slot;

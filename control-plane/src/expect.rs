@@ -33,7 +33,12 @@ pub fn evaluate(expectations: &[Expectation], facts: Facts<'_>) -> Vec<Expectati
                     (describe_count(expected), facts.count(expected))
                 }
             };
-            ExpectationRecord { number, expected, found, met }
+            ExpectationRecord {
+                number,
+                expected,
+                found,
+                met,
+            }
         })
         .collect()
 }
@@ -51,7 +56,10 @@ fn describe(expected: &RetransmissionExpectation) -> String {
         (_, Some(byte)) => format!("byte {byte}"),
         _ => "a packet".to_owned(),
     };
-    let mut text = format!("{what} is sent again, {}", of(expected.connection, expected.direction));
+    let mut text = format!(
+        "{what} is sent again, {}",
+        of(expected.connection, expected.direction)
+    );
     if let Some(within) = expected.within {
         text += &format!(", within {within}");
     }
@@ -69,7 +77,10 @@ fn describe_count(expected: &RetransmissionCount) -> String {
         (None, Some(most)) => format!("at most {most}"),
         (None, None) => "any number of".to_owned(),
     };
-    format!("{many} retransmissions, {}", of(expected.connection, expected.direction))
+    format!(
+        "{many} retransmissions, {}",
+        of(expected.connection, expected.direction)
+    )
 }
 
 fn by(expected: ExpectedCause, cause: Cause) -> bool {
@@ -83,16 +94,27 @@ fn by(expected: ExpectedCause, cause: Cause) -> bool {
 
 impl<'a> Facts<'a> {
     fn traffic(&self, expected: TrafficOutcome) -> (String, (bool, String)) {
-        let failed: Vec<_> = self.traffic.iter().filter(|entry| !entry.completed).collect();
+        let failed: Vec<_> = self
+            .traffic
+            .iter()
+            .filter(|entry| !entry.completed)
+            .collect();
         let found = match failed.as_slice() {
-            [] => self.traffic.iter().map(|e| e.summary.as_str()).collect::<Vec<_>>().join("; "),
+            [] => self
+                .traffic
+                .iter()
+                .map(|e| e.summary.as_str())
+                .collect::<Vec<_>>()
+                .join("; "),
             failed => {
                 let told = failed.iter().map(|e| format!("{}: {}", e.what, e.summary));
                 told.collect::<Vec<_>>().join("; ")
             }
         };
         match expected {
-            TrafficOutcome::Completes => ("traffic completes".to_owned(), (failed.is_empty(), found)),
+            TrafficOutcome::Completes => {
+                ("traffic completes".to_owned(), (failed.is_empty(), found))
+            }
             TrafficOutcome::Fails => ("traffic fails".to_owned(), (!failed.is_empty(), found)),
         }
     }
@@ -122,17 +144,21 @@ impl<'a> Facts<'a> {
                 expected.byte.is_none_or(covers)
             })
             .collect();
-        let told = |r: &Retransmission| format!("sent again after {} ({})", time(r.after_ns), r.cause);
+        let told =
+            |r: &Retransmission| format!("sent again after {} ({})", time(r.after_ns), r.cause);
         let fits = |r: &&&Retransmission| {
-            expected.within.is_none_or(|within| r.after_ns <= within.as_nanos())
+            expected
+                .within
+                .is_none_or(|within| r.after_ns <= within.as_nanos())
                 && by(expected.cause, r.cause)
         };
         match (named.iter().find(fits), named.as_slice()) {
             (Some(r), _) => (true, told(r)),
             (None, []) => (false, "it was not sent again".to_owned()),
-            (None, named) => {
-                (false, named.iter().map(|r| told(r)).collect::<Vec<_>>().join(", "))
-            }
+            (None, named) => (
+                false,
+                named.iter().map(|r| told(r)).collect::<Vec<_>>().join(", "),
+            ),
         }
     }
 
@@ -173,15 +199,35 @@ mod tests {
     #[test]
     fn retransmissions_are_found_by_packet_byte_time_and_cause() {
         met("retransmission: {packet: 5}", true, "300");
-        met("retransmission: {packet: 5, cause: timeout}", true, "timeout");
-        met("retransmission: {packet: 5, cause: timeout, within: 200ms}", false, "after 204");
-        met("retransmission: {packet: 5, cause: tail-probe}", false, "fast");
+        met(
+            "retransmission: {packet: 5, cause: timeout}",
+            true,
+            "timeout",
+        );
+        met(
+            "retransmission: {packet: 5, cause: timeout, within: 200ms}",
+            false,
+            "after 204",
+        );
+        met(
+            "retransmission: {packet: 5, cause: tail-probe}",
+            false,
+            "fast",
+        );
         met("retransmission: {byte: 5792}", true, "");
         met("retransmission: {byte: 7239}", true, "");
         met("retransmission: {byte: 7240}", false, "not sent again");
         met("retransmission: {packet: 6}", false, "not sent again");
-        met("retransmission: {packet: 5, direction: b-to-a}", false, "not sent again");
-        met("retransmission: {connection: 1, packet: 5}", false, "no connection 1");
+        met(
+            "retransmission: {packet: 5, direction: b-to-a}",
+            false,
+            "not sent again",
+        );
+        met(
+            "retransmission: {connection: 1, packet: 5}",
+            false,
+            "no connection 1",
+        );
     }
 
     #[test]
@@ -190,8 +236,16 @@ mod tests {
         met("retransmissions: {at_most: 1}", false, "2");
         met("retransmissions: {at_least: 3}", false, "2");
         met("retransmissions: {at_least: 2, at_most: 2}", true, "2");
-        met("retransmissions: {direction: b-to-a, at_most: 0}", true, "0");
-        met("retransmissions: {connection: 3, at_most: 9}", false, "no connection 3");
+        met(
+            "retransmissions: {direction: b-to-a, at_most: 0}",
+            true,
+            "0",
+        );
+        met(
+            "retransmissions: {connection: 3, at_most: 9}",
+            false,
+            "no connection 3",
+        );
     }
 
     #[test]

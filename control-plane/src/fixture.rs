@@ -29,18 +29,34 @@ pub fn recorded() -> Recorded {
         started: "2026-01-01T00:00:00.000Z".into(),
         ended: "2026-01-01T00:00:02.000Z".into(),
         host: "Linux".into(),
-        plan: PlanRecord { file: "fixture.yaml".into(), text: TEXT.into(), parsed },
-        card: Some(CardRecord { place: "virtual".into(), parameters: serde_json::json!({}) }),
+        plan: PlanRecord {
+            file: "fixture.yaml".into(),
+            text: TEXT.into(),
+            parsed,
+        },
+        card: Some(CardRecord {
+            place: "virtual".into(),
+            parameters: serde_json::json!({}),
+        }),
         positions: vec![PositionRecord {
             direction: Direction::AToB,
             slot: 0,
             connection: 0,
-            clauses: vec![ClauseRecord { first: 1, last: 2, events: vec![1] }],
+            clauses: vec![ClauseRecord {
+                first: 1,
+                last: 2,
+                events: vec![1],
+            }],
             seen: 3,
             fired: 2,
             last_packet_id: Some(20),
         }],
-        capture: CaptureRecord { blocks: 1, records: 2_100, bytes: 65_536, error: None },
+        capture: CaptureRecord {
+            blocks: 1,
+            records: 2_100,
+            bytes: 65_536,
+            error: None,
+        },
         counters: None,
         connections: vec![ConnectionRecord {
             number: 0,
@@ -60,7 +76,12 @@ pub fn recorded() -> Recorded {
     }
 }
 
-fn retransmission(transmission: u32, after_ns: u64, cause: Cause, evidence: &str) -> Retransmission {
+fn retransmission(
+    transmission: u32,
+    after_ns: u64,
+    cause: Cause,
+    evidence: &str,
+) -> Retransmission {
     Retransmission {
         connection: 0,
         direction: Direction::AToB,
@@ -101,7 +122,11 @@ pub fn findings() -> Findings {
         integrity: Integrity {
             complete: true,
             summary: "complete: 2100 frames, 2100 ingress records, nothing lost".into(),
-            checks: vec![Check { what: "frames a".into(), found: "1400 = 1400".into(), holds: true }],
+            checks: vec![Check {
+                what: "frames a".into(),
+                found: "1400 = 1400".into(),
+                holds: true,
+            }],
         },
         retransmissions: vec![
             retransmission(2, 300_000, Cause::Fast, "3 duplicate ACKs"),
@@ -119,5 +144,11 @@ pub fn findings() -> Findings {
 pub fn run() -> RunFile {
     let (recorded, findings) = (recorded(), findings());
     let verdict = verdict::judge(&recorded, &findings);
-    RunFile { version: VERSION, name: recorded.plan.parsed.name.clone(), verdict, findings, recorded }
+    RunFile {
+        version: VERSION,
+        name: recorded.plan.parsed.name.clone(),
+        verdict,
+        findings,
+        recorded,
+    }
 }

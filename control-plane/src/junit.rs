@@ -18,10 +18,17 @@ enum Result {
 /// The file's text.
 pub fn xml(run: &RunFile) -> String {
     let mut cases: Vec<(&str, String, Result)> = Vec::new();
-    let carried_out = !matches!(run.verdict.outcome, Outcome::Environment | Outcome::Interrupted);
+    let carried_out = !matches!(
+        run.verdict.outcome,
+        Outcome::Environment | Outcome::Interrupted
+    );
     if !carried_out {
         let reasons = run.verdict.reasons.join("; ");
-        cases.push(("run", "the run is carried out".into(), Result::Error(reasons)));
+        cases.push((
+            "run",
+            "the run is carried out".into(),
+            Result::Error(reasons),
+        ));
     }
     let integrity = &run.findings.integrity;
     let capture = match (integrity.complete, carried_out) {
@@ -31,17 +38,32 @@ pub fn xml(run: &RunFile) -> String {
     };
     cases.push(("capture", "the capture is complete".into(), capture));
     for event in &run.findings.events {
-        let result = if event.done { Result::Passed } else { Result::Error(event.measured.clone()) };
-        cases.push(("event", format!("event {}: {}", event.number, event.asked), result));
+        let result = if event.done {
+            Result::Passed
+        } else {
+            Result::Error(event.measured.clone())
+        };
+        cases.push((
+            "event",
+            format!("event {}: {}", event.number, event.asked),
+            result,
+        ));
     }
-    let judged = matches!(run.verdict.outcome, Outcome::Pass | Outcome::ExpectationFailed);
+    let judged = matches!(
+        run.verdict.outcome,
+        Outcome::Pass | Outcome::ExpectationFailed
+    );
     for e in &run.findings.expectations {
         let result = match (judged, e.met) {
             (false, _) => Result::Skipped(run.verdict.outcome.headline().to_owned()),
             (true, true) => Result::Passed,
             (true, false) => Result::Failed(e.found.clone()),
         };
-        cases.push(("expectation", format!("expectation {}: {}", e.number, e.expected), result));
+        cases.push((
+            "expectation",
+            format!("expectation {}: {}", e.number, e.expected),
+            result,
+        ));
     }
 
     let count = |wanted: fn(&Result) -> bool| cases.iter().filter(|case| wanted(&case.2)).count();
@@ -59,7 +81,11 @@ pub fn xml(run: &RunFile) -> String {
         escape(&run.recorded.started)
     );
     for (class, title, result) in &cases {
-        let _ = write!(xml, "  <testcase classname=\"{name}.{class}\" name=\"{}\"", escape(title));
+        let _ = write!(
+            xml,
+            "  <testcase classname=\"{name}.{class}\" name=\"{}\"",
+            escape(title)
+        );
         xml += &match result {
             Result::Passed => "/>\n".to_owned(),
             Result::Failed(why) => format!("><failure message=\"{}\"/></testcase>\n", escape(why)),
@@ -99,9 +125,15 @@ mod tests {
     fn elements(xml: &str) -> Vec<String> {
         let mut open: Vec<String> = Vec::new();
         let mut all = Vec::new();
-        let mut rest = xml.strip_prefix("<?xml version=\"1.0\" encoding=\"UTF-8\"?>").unwrap();
+        let mut rest = xml
+            .strip_prefix("<?xml version=\"1.0\" encoding=\"UTF-8\"?>")
+            .unwrap();
         while let Some(start) = rest.find('<') {
-            assert!(rest[..start].trim().is_empty(), "text outside of attributes: {}", &rest[..start]);
+            assert!(
+                rest[..start].trim().is_empty(),
+                "text outside of attributes: {}",
+                &rest[..start]
+            );
             let mut quoted = false;
             let end = rest[start..]
                 .char_indices()
@@ -133,7 +165,10 @@ mod tests {
         let xml = xml(&fixture::run());
         let all = elements(&xml);
         assert_eq!(all.iter().filter(|name| *name == "testcase").count(), 3);
-        assert!(!all.iter().any(|name| ["failure", "error", "skipped"].contains(&name.as_str())));
+        assert!(
+            !all.iter()
+                .any(|name| ["failure", "error", "skipped"].contains(&name.as_str()))
+        );
         assert!(xml.contains("tests=\"3\" failures=\"0\" errors=\"0\" skipped=\"0\""));
     }
 
@@ -145,7 +180,10 @@ mod tests {
         run.verdict = verdict::judge(&run.recorded, &run.findings);
         let text = xml(&run);
         assert!(elements(&text).contains(&"failure".to_owned()));
-        assert!(text.contains("message=\"&lt;&quot;&amp;'\u{fffd}&#10;&gt;\""), "{text}");
+        assert!(
+            text.contains("message=\"&lt;&quot;&amp;'\u{fffd}&#10;&gt;\""),
+            "{text}"
+        );
 
         run.findings.events[0].done = false;
         run.verdict = verdict::judge(&run.recorded, &run.findings);

@@ -10,9 +10,7 @@ use midwire_trace::{Actions, Capture, Record, Tap};
 
 use crate::compile::direction;
 use crate::plan::{Direction, Event, Iterations, Plan};
-use crate::run_file::{
-    ChangedByte, Check, DelayMeasure, EventRecord, Firing, PositionRecord,
-};
+use crate::run_file::{ChangedByte, Check, DelayMeasure, EventRecord, Firing, PositionRecord};
 use crate::text::time;
 
 /// A packet that hit a slot.
@@ -38,7 +36,10 @@ pub(crate) struct TouchedPackets {
 impl TouchedPackets {
     /// Reads the capture as far as it can be read.
     pub fn read(capture: &Capture) -> TouchedPackets {
-        let mut touched = TouchedPackets { start_ns: u64::MAX, ..TouchedPackets::default() };
+        let mut touched = TouchedPackets {
+            start_ns: u64::MAX,
+            ..TouchedPackets::default()
+        };
         let mut entries = capture.entries();
         while let Some(entry) = entries.next_entry() {
             let record = entry.record;
@@ -46,19 +47,28 @@ impl TouchedPackets {
             if record.slot.is_none() && record.tap == Tap::Ingress {
                 continue;
             }
-            let packet =
-                touched.packets.entry((direction(record.lane), record.packet_id)).or_default();
+            let packet = touched
+                .packets
+                .entry((direction(record.lane), record.packet_id))
+                .or_default();
             let place = match record.tap {
                 Tap::Ingress => &mut packet.ingress,
                 Tap::Egress => &mut packet.egress,
             };
-            *place = Some(Seen { record, snapshot: entry.snapshot.to_vec() });
+            *place = Some(Seen {
+                record,
+                snapshot: entry.snapshot.to_vec(),
+            });
         }
         touched
     }
 
     /// Ingress records that name a slot, in the order of the packets.
-    fn of_slot(&self, wanted: Direction, slot: u32) -> impl Iterator<Item = (&Seen, Option<&Seen>)> {
+    fn of_slot(
+        &self,
+        wanted: Direction,
+        slot: u32,
+    ) -> impl Iterator<Item = (&Seen, Option<&Seen>)> {
         self.packets
             .range((wanted, 0)..=(wanted, u32::MAX))
             .filter_map(|(_, touched)| Some((touched.ingress.as_ref()?, touched.egress.as_ref())))
@@ -95,14 +105,20 @@ pub(crate) fn events(
 
 fn disagreement(position: &PositionRecord, touched: &TouchedPackets) -> Option<Check> {
     let acts = |iteration| {
-        position.clauses.iter().any(|clause| (clause.first..=clause.last).contains(&iteration))
+        position
+            .clauses
+            .iter()
+            .any(|clause| (clause.first..=clause.last).contains(&iteration))
     };
     let iterations: Vec<u8> = touched
         .of_slot(position.direction, position.slot)
         .map(|(ingress, _)| ingress.record.iteration)
         .collect();
     let seen = iterations.len() as u64;
-    let fired = iterations.iter().filter(|&&iteration| acts(iteration)).count() as u64;
+    let fired = iterations
+        .iter()
+        .filter(|&&iteration| acts(iteration))
+        .count() as u64;
     if (seen, fired) == (position.seen, position.fired) {
         return None;
     }
@@ -113,7 +129,10 @@ fn disagreement(position: &PositionRecord, touched: &TouchedPackets) -> Option<C
         .map(u32::to_string)
         .collect();
     Some(Check {
-        what: format!("the card's slot and the records agree on event {}", events.join(", ")),
+        what: format!(
+            "the card's slot and the records agree on event {}",
+            events.join(", ")
+        ),
         found: format!(
             "slot {} {}: the card saw {} packets and acted {} times, the records show {seen} and {fired}",
             position.slot, position.direction, position.seen, position.fired
@@ -132,7 +151,10 @@ fn measure(
     touched: &TouchedPackets,
 ) -> EventRecord {
     let position = positions.iter().find(|position| {
-        position.clauses.iter().any(|clause| clause.events.contains(&number))
+        position
+            .clauses
+            .iter()
+            .any(|clause| clause.events.contains(&number))
     });
     let firings: Vec<Firing> = position
         .into_iter()
@@ -141,8 +163,15 @@ fn measure(
         .map(|(ingress, egress)| firing(event, ingress, egress))
         .collect();
     let seen = position.map_or(0, |position| position.seen);
-    let done_times = firings.iter().filter(|firing| firing.failure.is_none()).count() as u32;
-    let open = event.iterations.ranges().iter().any(|range| range.last == Iterations::END);
+    let done_times = firings
+        .iter()
+        .filter(|firing| firing.failure.is_none())
+        .count() as u32;
+    let open = event
+        .iterations
+        .ranges()
+        .iter()
+        .any(|range| range.last == Iterations::END);
     let closed: u32 = event
         .iterations
         .ranges()
@@ -165,7 +194,12 @@ fn measure(
             ),
         });
     }
-    told.extend(firings.iter().take(TOLD).map(|firing| tell(event, firing, touched.start_ns)));
+    told.extend(
+        firings
+            .iter()
+            .take(TOLD)
+            .map(|firing| tell(event, firing, touched.start_ns)),
+    );
     if firings.len() > TOLD {
         told.push(format!("and {} more", firings.len() - TOLD));
     }
@@ -238,7 +272,10 @@ fn firing(event: &Event, ingress: &Seen, egress: Option<&Seen>) -> Firing {
     }
     if let Some(corrupt) = asked.corrupt {
         let whole = usize::from(ingress.record.length) <= ingress.snapshot.len();
-        let flipped = firing.changed.iter().any(|byte| byte.before ^ byte.after == corrupt.mask);
+        let flipped = firing
+            .changed
+            .iter()
+            .any(|byte| byte.before ^ byte.after == corrupt.mask);
         if !done.contains(Actions::CORRUPT) || (whole && !flipped) {
             firing.failure = Some("it was not changed: the byte lies beyond its end".to_owned());
         }
@@ -256,7 +293,11 @@ fn tell(event: &Event, firing: &Firing, start_ns: u64) -> String {
         parts.push(format!("lost {at}"));
     }
     if let Some(delay) = firing.delay {
-        parts.push(format!("left {} later ({:+} ns)", time(delay.measured_ns), delay.error_ns));
+        parts.push(format!(
+            "left {} later ({:+} ns)",
+            time(delay.measured_ns),
+            delay.error_ns
+        ));
     }
     if event.action.ecn {
         parts.push(match firing.ecn {
@@ -265,9 +306,16 @@ fn tell(event: &Event, firing: &Firing, start_ns: u64) -> String {
         });
     }
     if let Some(corrupt) = event.action.corrupt {
-        let byte = firing.changed.iter().find(|byte| byte.before ^ byte.after == corrupt.mask);
+        let byte = firing
+            .changed
+            .iter()
+            .find(|byte| byte.before ^ byte.after == corrupt.mask);
         parts.push(match byte {
-            Some(ChangedByte { offset, before, after }) => {
+            Some(ChangedByte {
+                offset,
+                before,
+                after,
+            }) => {
                 format!("byte {offset} of the frame {before:#04x} became {after:#04x} {at}")
             }
             None => format!("changed behind the snapshot {at}"),
@@ -306,7 +354,11 @@ fn changed(before: &[u8], after: &[u8]) -> Vec<ChangedByte> {
     (0..)
         .zip(before.iter().zip(after))
         .filter(|(_, (before, after))| before != after)
-        .map(|(offset, (&before, &after))| ChangedByte { offset, before, after })
+        .map(|(offset, (&before, &after))| ChangedByte {
+            offset,
+            before,
+            after,
+        })
         .collect()
 }
 
@@ -329,7 +381,14 @@ mod tests {
         frame
     }
 
-    fn seen(packet_id: u32, iteration: u8, tap: Tap, ns: u64, actions: Actions, frame: &[u8]) -> Seen {
+    fn seen(
+        packet_id: u32,
+        iteration: u8,
+        tap: Tap,
+        ns: u64,
+        actions: Actions,
+        frame: &[u8],
+    ) -> Seen {
         let record = Record {
             time: Nanos(ns),
             lane: Lane::AtoB,
@@ -341,15 +400,27 @@ mod tests {
             length: frame.len() as u16,
             ..Record::default()
         };
-        Seen { record, snapshot: frame.to_vec() }
+        Seen {
+            record,
+            snapshot: frame.to_vec(),
+        }
     }
 
     fn packets(all: Vec<(Seen, Option<Seen>)>) -> TouchedPackets {
         let packets = all.into_iter().map(|(ingress, egress)| {
             let key = (Direction::AToB, ingress.record.packet_id);
-            (key, Touched { ingress: Some(ingress), egress })
+            (
+                key,
+                Touched {
+                    ingress: Some(ingress),
+                    egress,
+                },
+            )
         });
-        TouchedPackets { packets: packets.collect(), start_ns: 1_000 }
+        TouchedPackets {
+            packets: packets.collect(),
+            start_ns: 1_000,
+        }
     }
 
     fn position(seen: u64, fired: u64) -> PositionRecord {
@@ -357,7 +428,11 @@ mod tests {
             direction: Direction::AToB,
             slot: SLOT,
             connection: 0,
-            clauses: vec![ClauseRecord { first: 1, last: 2, events: vec![1] }],
+            clauses: vec![ClauseRecord {
+                first: 1,
+                last: 2,
+                events: vec![1],
+            }],
             seen,
             fired,
             last_packet_id: None,
@@ -372,16 +447,30 @@ mod tests {
     #[test]
     fn a_drop_leaves_no_egress_record() {
         let drop = |id, n| seen(id, n, Tap::Ingress, 5_000, Actions::DROP, &frame(2));
-        let all = || vec![(drop(10, 1), None), (drop(20, 2), None), (drop(30, 3), None)];
+        let all = || {
+            vec![
+                (drop(10, 1), None),
+                (drop(20, 2), None),
+                (drop(30, 3), None),
+            ]
+        };
         let record = measured("drop", all());
         assert!(record.done, "{record:?}");
-        assert_eq!((record.wanted, record.fired, record.firings.len()), (Some(2), 2, 2));
+        assert_eq!(
+            (record.wanted, record.fired, record.firings.len()),
+            (Some(2), 2, 2)
+        );
         assert_eq!(record.measured, "lost at 4000 ns; lost at 4000 ns");
 
         let mut all = all();
         all[1].1 = Some(seen(20, 2, Tap::Egress, 6_000, Actions(0), &frame(2)));
         let record = measured("drop", all);
-        assert!(!record.done && record.measured.contains("packet 20 at 4000 ns: it left nevertheless"));
+        assert!(
+            !record.done
+                && record
+                    .measured
+                    .contains("packet 20 at 4000 ns: it left nevertheless")
+        );
     }
 
     #[test]
@@ -389,7 +478,11 @@ mod tests {
         let drop = seen(10, 1, Tap::Ingress, 5_000, Actions::DROP, &frame(2));
         let record = measured("drop", vec![(drop, None)]);
         assert!(!record.done);
-        assert!(record.measured.starts_with("fired 1 of 2 times: the position was seen once"));
+        assert!(
+            record
+                .measured
+                .starts_with("fired 1 of 2 times: the position was seen once")
+        );
         let record = measured("drop", vec![]);
         assert!(!record.done);
         assert_eq!(record.measured, "never fired: the position was never seen");
@@ -404,11 +497,17 @@ mod tests {
             )
         };
         let (good, early) = (1_005_012, 900_000);
-        let all = vec![packet(1, 1, good, Actions::DELAY), packet(2, 2, good, Actions::DELAY)];
+        let all = vec![
+            packet(1, 1, good, Actions::DELAY),
+            packet(2, 2, good, Actions::DELAY),
+        ];
         let record = measured("{delay: 1ms}", all);
         assert!(record.done);
         let delay = record.firings[0].delay.unwrap();
-        assert_eq!((delay.asked_ns, delay.measured_ns, delay.error_ns), (1_000_000, 1_000_012, 12));
+        assert_eq!(
+            (delay.asked_ns, delay.measured_ns, delay.error_ns),
+            (1_000_000, 1_000_012, 12)
+        );
         assert!(record.measured.contains("(+12 ns)"), "{}", record.measured);
         for (left, done) in [(early, Actions::DELAY), (good, Actions(0))] {
             let all = vec![packet(1, 1, good, Actions::DELAY), packet(2, 2, left, done)];
@@ -430,7 +529,10 @@ mod tests {
         };
         let record = measured("ecn", marked(3));
         assert!(record.done);
-        assert_eq!(record.measured, "ECT(0) became CE at 4000 ns; Not-ECT became CE at 4000 ns");
+        assert_eq!(
+            record.measured,
+            "ECT(0) became CE at 4000 ns; Not-ECT became CE at 4000 ns"
+        );
         assert!(!measured("ecn", marked(0)).done);
 
         let mut broken = frame(0);
@@ -440,18 +542,37 @@ mod tests {
                 packet(1, 1, &frame(0), &broken, Actions::CORRUPT),
                 packet(2, 2, &frame(0), &broken, Actions::CORRUPT),
             ];
-            measured(&format!("{{corrupt: {{at: frame, offset: 60, mask: {mask}}}}}"), all)
+            measured(
+                &format!("{{corrupt: {{at: frame, offset: 60, mask: {mask}}}}}"),
+                all,
+            )
         };
         let record = corrupted("0x10");
         assert!(record.done);
-        assert_eq!(record.firings[0].changed, [ChangedByte { offset: 60, before: 0, after: 0x10 }]);
-        assert!(record.measured.starts_with("byte 60 of the frame 0x00 became 0x10"));
+        assert_eq!(
+            record.firings[0].changed,
+            [ChangedByte {
+                offset: 60,
+                before: 0,
+                after: 0x10
+            }]
+        );
+        assert!(
+            record
+                .measured
+                .starts_with("byte 60 of the frame 0x00 became 0x10")
+        );
         assert!(!corrupted("0x11").done);
     }
 
     #[test]
     fn slots_and_records_must_agree() {
-        let drop = |id, n| (seen(id, n, Tap::Ingress, 5_000, Actions::DROP, &frame(2)), None);
+        let drop = |id, n| {
+            (
+                seen(id, n, Tap::Ingress, 5_000, Actions::DROP, &frame(2)),
+                None,
+            )
+        };
         let all = packets(vec![drop(1, 1), drop(2, 2), drop(3, 3)]);
         assert_eq!(disagreement(&position(3, 2), &all), None);
         for (seen, fired) in [(4, 2), (3, 3), (0, 0)] {

@@ -15,11 +15,12 @@ use midwire_driver as driver;
 use midwire_endpoints as endpoints;
 use midwire_endpoints::traffic;
 
-use crate::bench::{CardProvider, CardRequest, Capturing, Device, PortFeed, Provided};
+use crate::bench::{Capturing, CardProvider, CardRequest, Device, PortFeed, Provided};
 use crate::compile::{self, Compiled};
 use crate::plan::{self, Endpoint, Pace, PcapEndpoint, Plan, Side, TapEndpoint, Traffic};
 use crate::run_file::{
-    CardRecord, CaptureRecord, ConnectionRecord, PlanRecord, Recorded, RunFile, TrafficRecord, files,
+    CaptureRecord, CardRecord, ConnectionRecord, PlanRecord, Recorded, RunFile, TrafficRecord,
+    files,
 };
 use crate::text::{Utc, time};
 use crate::{Error, analyze};
@@ -84,7 +85,10 @@ pub fn run(
     let started = SystemTime::now();
     let base = options.plan_file.parent().unwrap_or(Path::new(""));
     for endpoint in [&plan.endpoints.a, &plan.endpoints.b] {
-        if let Endpoint::Pcap(PcapEndpoint { input: Some(input), .. }) = endpoint {
+        if let Endpoint::Pcap(PcapEndpoint {
+            input: Some(input), ..
+        }) = endpoint
+        {
             let path = base.join(input);
             fs::File::open(&path).map_err(|source| Error::Input { path, source })?;
         }
@@ -169,7 +173,12 @@ fn host() -> String {
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
         text.trim().to_owned()
     };
-    format!("{} {} {}", read("ostype"), read("osrelease"), std::env::consts::ARCH)
+    format!(
+        "{} {} {}",
+        read("ostype"),
+        read("osrelease"),
+        std::env::consts::ARCH
+    )
 }
 
 /// A step of a run that could not be done, as a sentence.
@@ -227,7 +236,9 @@ impl Stage<'_> {
 
         let mut config = driver::CaptureConfig::new(self.directory.join(files::CAPTURE));
         config.snapshot_bytes = snapshot_bytes(self.plan);
-        config.block_bytes = config.block_bytes.max((2 * config.snapshot_bytes).next_power_of_two());
+        config.block_bytes = config
+            .block_bytes
+            .max((2 * config.snapshot_bytes).next_power_of_two());
         let capture = device.start_capture(config).map_err(said)?;
 
         // From here on the capture is ended in order, whatever happens.
@@ -260,7 +271,8 @@ impl Stage<'_> {
         match (&self.plan.endpoints.a, &self.plan.endpoints.b) {
             (Endpoint::Tap(a), Endpoint::Tap(b)) => {
                 let (hosts, [a, b]) =
-                    endpoints::Hosts::new(&self.plan.name, &tap_host(a), &tap_host(b)).map_err(said)?;
+                    endpoints::Hosts::new(&self.plan.name, &tap_host(a), &tap_host(b))
+                        .map_err(said)?;
                 Ok((Some(hosts), [PortFeed::Tap(a), PortFeed::Tap(b)]))
             }
             (a, b) => Ok((None, [self.pcap_feed(a), self.pcap_feed(b)])),
@@ -276,7 +288,10 @@ impl Stage<'_> {
         PortFeed::Pcap {
             input: pcap.input.as_ref().map(|input| self.base.join(input)),
             line_rate: pcap.pace == Pace::LineRate,
-            output: pcap.output.as_ref().map(|output| self.directory.join(output)),
+            output: pcap
+                .output
+                .as_ref()
+                .map(|output| self.directory.join(output)),
         }
     }
 
@@ -314,8 +329,18 @@ impl Stage<'_> {
 
     /// Tells how far the capture is; true when it has ended by itself.
     fn tell(&mut self, capture: &dyn Capturing) -> bool {
-        let driver::CaptureProgress { records, bytes, lost, ended, .. } = capture.progress();
-        (self.progress)(&Progress::Capture { records, bytes, lost });
+        let driver::CaptureProgress {
+            records,
+            bytes,
+            lost,
+            ended,
+            ..
+        } = capture.progress();
+        (self.progress)(&Progress::Capture {
+            records,
+            bytes,
+            lost,
+        });
         ended
     }
 
@@ -343,7 +368,9 @@ impl Stage<'_> {
                 }
                 thread::sleep(TICK);
             }
-            worker.join().unwrap_or_else(|_| Err("the traffic's thread broke down".to_owned()))
+            worker
+                .join()
+                .unwrap_or_else(|_| Err("the traffic's thread broke down".to_owned()))
         })?;
         self.recorded.traffic = records;
         Ok(())
@@ -352,9 +379,14 @@ impl Stage<'_> {
     /// Waits until no port has seen a frame for as long as the plan asks; frames that events
     /// hold back have left by then.
     fn settle(&mut self, device: &dyn Device, capture: &dyn Capturing) -> Step<()> {
-        let held = self.plan.events.iter().filter_map(|event| event.action.delay).max();
-        let quiet = self.plan.timeouts.quiet.to_std()
-            + held.map_or(Duration::ZERO, |delay| delay.to_std());
+        let held = self
+            .plan
+            .events
+            .iter()
+            .filter_map(|event| event.action.delay)
+            .max();
+        let quiet =
+            self.plan.timeouts.quiet.to_std() + held.map_or(Duration::ZERO, |delay| delay.to_std());
         // Virtual time has no silence to wait for: what is played is over.
         if self.plan.time() == plan::CardTime::Virtual {
             return Ok(());
@@ -392,8 +424,12 @@ impl Stage<'_> {
             position.fired = state.fired.into();
             position.last_packet_id = state.last_packet_id;
         }
-        self.recorded.connections =
-            device.connections().map_err(said)?.iter().map(connection).collect();
+        self.recorded.connections = device
+            .connections()
+            .map_err(said)?
+            .iter()
+            .map(connection)
+            .collect();
         let counters = device.counters().map_err(said)?;
         self.recorded.counters = Some(serde_json::to_value(counters).map_err(said)?);
         Ok(())
@@ -437,8 +473,10 @@ fn port(side: Side) -> endpoints::Port {
 }
 
 fn tap_host(tap: &TapEndpoint) -> endpoints::TapHost {
-    let address =
-        endpoints::Cidr { address: tap.address.address, prefix: tap.address.prefix };
+    let address = endpoints::Cidr {
+        address: tap.address.address,
+        prefix: tap.address.prefix,
+    };
     let mut host = endpoints::TapHost::new(address);
     host.mtu = tap.mtu;
     host.sysctls = tap
@@ -518,11 +556,13 @@ impl Player<'_> {
         }
         .run(self.hosts, self.cancel)
         .map_err(said)?;
-        let bytes: u64 = report.connections.iter().flat_map(|c| &c.streams).map(|s| s.bytes).sum();
-        let mut summary = format!(
-            "{bytes} bytes arrived in {}",
-            time(report.duration_ns)
-        );
+        let bytes: u64 = report
+            .connections
+            .iter()
+            .flat_map(|c| &c.streams)
+            .map(|s| s.bytes)
+            .sum();
+        let mut summary = format!("{bytes} bytes arrived in {}", time(report.duration_ns));
         if report.completed() {
             summary += ", every one right";
         }
@@ -531,7 +571,10 @@ impl Player<'_> {
         }
         Ok(TrafficRecord {
             number,
-            what: format!("tcp {} to {}, {} × {}", tcp.from, tcp.to, tcp.connections, tcp.bytes),
+            what: format!(
+                "tcp {} to {}, {} × {}",
+                tcp.from, tcp.to, tcp.connections, tcp.bytes
+            ),
             completed: report.completed(),
             summary,
             details: serde_json::to_value(&report).map_err(said)?,
@@ -544,7 +587,11 @@ fn command_record(number: u32, report: &traffic::CommandReport) -> Step<TrafficR
     // What the shell says of a program that it can't find, or can't run.
     if let Outcome::Exited { status: 126 | 127 } = report.outcome {
         let said = fs::read_to_string(&report.stderr).unwrap_or_default();
-        return Err(format!("traffic {number}: {:?} can't be run: {}", report.run, said.trim()));
+        return Err(format!(
+            "traffic {number}: {:?} can't be run: {}",
+            report.run,
+            said.trim()
+        ));
     }
     let summary = match report.outcome {
         Outcome::Exited { status: 0 } => "ended well".to_owned(),

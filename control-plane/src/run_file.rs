@@ -348,10 +348,16 @@ impl RunFile {
         struct Versioned {
             version: u32,
         }
-        let unreadable = |source| Error::RunFile { path: path.clone(), source };
+        let unreadable = |source| Error::RunFile {
+            path: path.clone(),
+            source,
+        };
         let Versioned { version } = serde_json::from_str(&text).map_err(unreadable)?;
         if version != VERSION {
-            return Err(Error::RunVersion { path, found: version });
+            return Err(Error::RunVersion {
+                path,
+                found: version,
+            });
         }
         serde_json::from_str(&text).map_err(unreadable)
     }
@@ -360,8 +366,10 @@ impl RunFile {
     pub fn write(&self, dir: &Path) -> Result<PathBuf, Error> {
         let path = dir.join(files::RUN);
         let partial = dir.join("run.json.part");
-        let mut text = serde_json::to_string_pretty(self)
-            .map_err(|source| Error::RunFile { path: path.clone(), source })?;
+        let mut text = serde_json::to_string_pretty(self).map_err(|source| Error::RunFile {
+            path: path.clone(),
+            source,
+        })?;
         text.push('\n');
         fs::write(&partial, text).map_err(Error::file("write", &partial))?;
         fs::rename(&partial, &path).map_err(Error::file("write", &path))?;

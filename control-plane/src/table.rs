@@ -35,8 +35,13 @@ pub fn text(run: &RunFile, dir: &Path) -> String {
                 ]
             })
             .collect();
-        let heading =
-            [("#", Right), ("asked", Left), ("fired", Right), ("done", Left), ("measured", Left)];
+        let heading = [
+            ("#", Right),
+            ("asked", Left),
+            ("fired", Right),
+            ("done", Left),
+            ("measured", Left),
+        ];
         let _ = write!(out, "Events\n{}\n", columns(&heading, &rows));
     }
 
@@ -46,12 +51,20 @@ pub fn text(run: &RunFile, dir: &Path) -> String {
             .iter()
             .take(LISTED)
             .map(|r| {
-                let packet = if r.packet == 0 { "SYN".to_owned() } else { r.packet.to_string() };
+                let packet = if r.packet == 0 {
+                    "SYN".to_owned()
+                } else {
+                    r.packet.to_string()
+                };
                 let cause = match r.evidence.as_str() {
                     "" => r.cause.to_string(),
                     evidence => format!("{}, {evidence}", r.cause),
                 };
-                let before = if r.previous_lost { "lost on the card" } else { "had passed the card" };
+                let before = if r.previous_lost {
+                    "lost on the card"
+                } else {
+                    "had passed the card"
+                };
                 vec![
                     r.connection.to_string(),
                     r.direction.to_string(),
@@ -85,9 +98,21 @@ pub fn text(run: &RunFile, dir: &Path) -> String {
         let rows: Vec<_> = findings
             .expectations
             .iter()
-            .map(|e| vec![e.number.to_string(), e.expected.clone(), tick(e.met), e.found.clone()])
+            .map(|e| {
+                vec![
+                    e.number.to_string(),
+                    e.expected.clone(),
+                    tick(e.met),
+                    e.found.clone(),
+                ]
+            })
             .collect();
-        let heading = [("#", Right), ("expected", Left), ("met", Left), ("found", Left)];
+        let heading = [
+            ("#", Right),
+            ("expected", Left),
+            ("met", Left),
+            ("found", Left),
+        ];
         let _ = write!(out, "Expectations\n{}\n", columns(&heading, &rows));
     }
 
@@ -95,7 +120,12 @@ pub fn text(run: &RunFile, dir: &Path) -> String {
         let _ = writeln!(out, "Traffic  {}: {}", entry.what, entry.summary);
     }
     let _ = writeln!(out, "Capture  {}", findings.integrity.summary);
-    for check in findings.integrity.checks.iter().filter(|check| !check.holds) {
+    for check in findings
+        .integrity
+        .checks
+        .iter()
+        .filter(|check| !check.holds)
+    {
         let _ = writeln!(out, "         {}: {}", check.what, check.found);
     }
     let _ = writeln!(out, "Run      {}", dir.display());
@@ -126,11 +156,21 @@ mod tests {
     fn a_person_finds_everything() {
         let text = text(&fixture::run(), Path::new("runs/x"));
         let lines: Vec<&str> = text.lines().collect();
-        let find = |part: &str| lines.iter().position(|line| line.contains(part)).expect(part);
+        let find = |part: &str| {
+            lines
+                .iter()
+                .position(|line| line.contains(part))
+                .expect(part)
+        };
         let (heading, event) = (find("asked"), find("drop, connection 0"));
-        assert!(lines[event].contains("2 of 2") && lines[event].contains("lost on the card 2 times"));
+        assert!(
+            lines[event].contains("2 of 2") && lines[event].contains("lost on the card 2 times")
+        );
         // Columns: the heading stands where the cells begin.
-        assert_eq!(lines[heading].find("measured"), lines[event].find("lost on"));
+        assert_eq!(
+            lines[heading].find("measured"),
+            lines[event].find("lost on")
+        );
         assert!(lines[find("fast, 3 duplicate")].contains("300.0 µs"));
         assert!(lines[find("204.000 ms")].contains("timeout"));
         find("Capture  complete: 2100 frames");

@@ -34,7 +34,11 @@ pub(crate) fn columns(heading: &[(&str, Align)], rows: &[Vec<String>]) -> String
         let mut line = String::from(" ");
         for ((cell, most), (_, align)) in cells.iter().zip(&widths).zip(heading) {
             let gap = " ".repeat(most - width(cell));
-            let (before, after) = if *align == Align::Right { (&*gap, "") } else { ("", &*gap) };
+            let (before, after) = if *align == Align::Right {
+                (&*gap, "")
+            } else {
+                ("", &*gap)
+            };
             line += &format!(" {before}{cell}{after} ");
         }
         line.trim_end().to_owned() + "\n"
@@ -59,7 +63,11 @@ fn civil(days: i64) -> (i64, u32, u32) {
     let month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month as u32, day as u32)
+    (
+        year_of_era + era * 400 + i64::from(month <= 2),
+        month as u32,
+        day as u32,
+    )
 }
 
 /// A time as UTC: for people and JSON, `2026-01-31T12:00:00.000Z`; for names, `20260131T120000Z`.
@@ -71,7 +79,15 @@ impl Utc {
         let seconds = since.as_secs();
         let (year, month, day) = civil((seconds / 86_400) as i64);
         let of_day = seconds % 86_400;
-        (year, month, day, of_day / 3600, of_day / 60 % 60, of_day % 60, since.subsec_millis())
+        (
+            year,
+            month,
+            day,
+            of_day / 3600,
+            of_day / 60 % 60,
+            of_day % 60,
+            since.subsec_millis(),
+        )
     }
 
     pub fn text(&self) -> String {
@@ -97,18 +113,28 @@ mod tests {
         assert_eq!(text(951_782_400), "2000-02-29T00:00:00.000Z");
         assert_eq!(text(1_709_251_199), "2024-02-29T23:59:59.000Z");
         assert_eq!(text(1_735_689_600), "2025-01-01T00:00:00.000Z");
-        assert_eq!(Utc(UNIX_EPOCH + Duration::from_secs(1_735_689_661)).name(), "20250101T000101Z");
+        assert_eq!(
+            Utc(UNIX_EPOCH + Duration::from_secs(1_735_689_661)).name(),
+            "20250101T000101Z"
+        );
     }
 
     #[test]
     fn columns_line_up() {
         let text = columns(
-            &[("#", Align::Right), ("what", Align::Left), ("n", Align::Right)],
+            &[
+                ("#", Align::Right),
+                ("what", Align::Left),
+                ("n", Align::Right),
+            ],
             &[
                 vec!["1".into(), "µs".into(), "10".into()],
                 vec!["12".into(), "longer text".into(), "5".into()],
             ],
         );
-        assert_eq!(text, "   #  what          n\n   1  µs           10\n  12  longer text   5\n");
+        assert_eq!(
+            text,
+            "   #  what          n\n   1  µs           10\n  12  longer text   5\n"
+        );
     }
 }

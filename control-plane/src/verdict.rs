@@ -86,12 +86,20 @@ pub fn judge(recorded: &Recorded, findings: &Findings) -> Verdict {
         return verdict(Outcome::Environment, vec![error.clone()]);
     }
     if recorded.interrupted {
-        return verdict(Outcome::Interrupted, vec!["the run was interrupted".to_owned()]);
+        return verdict(
+            Outcome::Interrupted,
+            vec!["the run was interrupted".to_owned()],
+        );
     }
     if !findings.integrity.complete {
-        let broken = findings.integrity.checks.iter().filter(|check| !check.holds);
-        let mut reasons: Vec<_> =
-            broken.map(|check| format!("{}: {}", check.what, check.found)).collect();
+        let broken = findings
+            .integrity
+            .checks
+            .iter()
+            .filter(|check| !check.holds);
+        let mut reasons: Vec<_> = broken
+            .map(|check| format!("{}: {}", check.what, check.found))
+            .collect();
         if reasons.is_empty() {
             reasons.push(findings.integrity.summary.clone());
         }
@@ -101,7 +109,12 @@ pub fn judge(recorded: &Recorded, findings: &Findings) -> Verdict {
         .events
         .iter()
         .filter(|event| !event.done)
-        .map(|event| format!("event {} ({}): {}", event.number, event.asked, event.measured))
+        .map(|event| {
+            format!(
+                "event {} ({}): {}",
+                event.number, event.asked, event.measured
+            )
+        })
         .collect();
     if !missing.is_empty() {
         return verdict(Outcome::EventNotFired, missing);
@@ -147,11 +160,17 @@ mod tests {
         };
         assert_eq!(outcome(&recorded, &findings), (Outcome::Pass, 0));
         findings.expectations[0].met = false;
-        assert_eq!(outcome(&recorded, &findings), (Outcome::ExpectationFailed, 1));
+        assert_eq!(
+            outcome(&recorded, &findings),
+            (Outcome::ExpectationFailed, 1)
+        );
         findings.events[0].done = false;
         assert_eq!(outcome(&recorded, &findings), (Outcome::EventNotFired, 4));
         findings.integrity.complete = false;
-        assert_eq!(outcome(&recorded, &findings), (Outcome::CaptureIncomplete, 3));
+        assert_eq!(
+            outcome(&recorded, &findings),
+            (Outcome::CaptureIncomplete, 3)
+        );
         recorded.interrupted = true;
         assert_eq!(outcome(&recorded, &findings), (Outcome::Interrupted, 5));
         recorded.error = Some("no card".into());
@@ -165,7 +184,11 @@ mod tests {
         findings.events[0].measured = "fired 1 of 2 times".into();
         let verdict = judge(&recorded, &findings);
         assert_eq!(verdict.reasons.len(), 1);
-        assert!(verdict.reasons[0].starts_with("event 1 (drop"), "{}", verdict.reasons[0]);
+        assert!(
+            verdict.reasons[0].starts_with("event 1 (drop"),
+            "{}",
+            verdict.reasons[0]
+        );
         assert!(verdict.reasons[0].ends_with("fired 1 of 2 times"));
     }
 }

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use midwire_control::bench::{CardProvider, CardRequest, Capturing, Device, Feed, PortFeed, Provided};
+use midwire_control::bench::{
+    Capturing, CardProvider, CardRequest, Device, Feed, PortFeed, Provided,
+};
 use midwire_control::plan::Plan;
 use midwire_control::run_file::{RunFile, files};
 use midwire_control::verdict::Outcome;
@@ -78,17 +80,39 @@ impl CardProvider for FakeProvider {
         if self.fault == Fault::NoCard {
             return Err("there is no card".to_owned());
         }
-        let [PortFeed::Pcap { input, output: None, .. }, PortFeed::Pcap { input: None, output, .. }] =
-            &request.ports
+        let [
+            PortFeed::Pcap {
+                input,
+                output: None,
+                ..
+            },
+            PortFeed::Pcap {
+                input: None,
+                output,
+                ..
+            },
+        ] = &request.ports
         else {
             return Err(format!("other ports than the plan's: {request:?}"));
         };
-        assert!(input.as_ref().is_some_and(|input| input.is_file()), "relative to the plan");
-        assert_eq!(output.as_deref(), Some(&*request.directory.join("seen.pcapng")));
+        assert!(
+            input.as_ref().is_some_and(|input| input.is_file()),
+            "relative to the plan"
+        );
+        assert_eq!(
+            output.as_deref(),
+            Some(&*request.directory.join("seen.pcapng"))
+        );
         self.log.note("provide");
         Ok(Provided {
-            device: Box::new(FakeCard { fault: self.fault, log: self.log.clone() }),
-            feed: Box::new(FakeFeed { fault: self.fault, log: self.log.clone() }),
+            device: Box::new(FakeCard {
+                fault: self.fault,
+                log: self.log.clone(),
+            }),
+            feed: Box::new(FakeFeed {
+                fault: self.fault,
+                log: self.log.clone(),
+            }),
         })
     }
 }
@@ -128,9 +152,20 @@ impl Device for FakeCard {
         }
     }
     fn load(&self, program: &driver::Program) -> driver::Result<driver::Loaded> {
-        self.log.note(format!("load {} positions", program.positions.len()));
-        let slots = program.positions.iter().map(|p| driver::SlotId { lane: p.lane, slot: 3 }).collect();
-        Ok(driver::Loaded { slots, declared: Vec::new() })
+        self.log
+            .note(format!("load {} positions", program.positions.len()));
+        let slots = program
+            .positions
+            .iter()
+            .map(|p| driver::SlotId {
+                lane: p.lane,
+                slot: 3,
+            })
+            .collect();
+        Ok(driver::Loaded {
+            slots,
+            declared: Vec::new(),
+        })
     }
     fn track(&self, on: bool) -> driver::Result<()> {
         self.log.note(format!("track {on}"));
@@ -138,7 +173,11 @@ impl Device for FakeCard {
     }
     fn start_capture(&self, config: driver::CaptureConfig) -> driver::Result<Box<dyn Capturing>> {
         self.log.note("capture");
-        Ok(Box::new(FakeCapture { fault: self.fault, log: self.log.clone(), config }))
+        Ok(Box::new(FakeCapture {
+            fault: self.fault,
+            log: self.log.clone(),
+            config,
+        }))
     }
     fn counters(&self) -> driver::Result<driver::Counters> {
         Ok(driver::Counters::default())
@@ -147,20 +186,36 @@ impl Device for FakeCard {
         Ok(Vec::new())
     }
     fn slot_state(&self, slot: driver::SlotId) -> driver::Result<driver::SlotState> {
-        assert_eq!(slot, driver::SlotId { lane: Lane::AtoB, slot: 3 });
+        assert_eq!(
+            slot,
+            driver::SlotId {
+                lane: Lane::AtoB,
+                slot: 3
+            }
+        );
         let (seen, fired) = match self.fault {
             Fault::NeverFires => (0, 0),
             Fault::FiresOnce => (1, 1),
             Fault::SlotDisagrees => (3, 3),
             _ => (3, 2),
         };
-        Ok(driver::SlotState { seen, fired, last_packet_id: None })
+        Ok(driver::SlotState {
+            seen,
+            fired,
+            last_packet_id: None,
+        })
     }
 }
 
 impl Capturing for FakeCapture {
     fn progress(&self) -> driver::CaptureProgress {
-        driver::CaptureProgress { blocks: 0, records: 10, bytes: 0, lost: 0, ended: false }
+        driver::CaptureProgress {
+            blocks: 0,
+            records: 10,
+            bytes: 0,
+            lost: 0,
+            ended: false,
+        }
     }
 
     /// Ten frames from A; those with ids 4, 6 and 8 are at the event's position.
@@ -205,7 +260,10 @@ impl Capturing for FakeCapture {
         let bytes = block.finish(last, Nanos(0));
         fs::write(&self.config.path, &bytes).unwrap();
         if !last {
-            return Err(driver::Error::CutOff { blocks: 1, reason: "the card is gone".into() });
+            return Err(driver::Error::CutOff {
+                blocks: 1,
+                reason: "the card is gone".into(),
+            });
         }
         let complete = lost == 0;
         Ok(driver::CaptureSummary {
@@ -246,7 +304,14 @@ fn start(base: &Path, fault: Fault, log: &Log) -> Result<RunOutcome, Error> {
         progress: &mut progress,
         interrupt: &interrupt,
     };
-    run(&plan, options, &mut FakeProvider { fault, log: log.clone() })
+    run(
+        &plan,
+        options,
+        &mut FakeProvider {
+            fault,
+            log: log.clone(),
+        },
+    )
 }
 
 fn went(fault: Fault) -> Went {
@@ -255,15 +320,28 @@ fn went(fault: Fault) -> Went {
     let log = Log(Rc::default());
     let RunOutcome { directory, run } = start(base.path(), fault, &log).unwrap();
     let log = log.0.take();
-    Went { directory, run, log, _keep: base }
+    Went {
+        directory,
+        run,
+        log,
+        _keep: base,
+    }
 }
 
 #[track_caller]
 fn ends(fault: Fault, outcome: Outcome, exit_code: u8, reason: &str) -> Went {
     let went = went(fault);
     let verdict = &went.run.verdict;
-    assert_eq!((verdict.outcome, verdict.exit_code), (outcome, exit_code), "{:#?}", went.run);
-    assert!(verdict.reasons.iter().any(|text| text.contains(reason)), "{verdict:?}");
+    assert_eq!(
+        (verdict.outcome, verdict.exit_code),
+        (outcome, exit_code),
+        "{:#?}",
+        went.run
+    );
+    assert!(
+        verdict.reasons.iter().any(|text| text.contains(reason)),
+        "{verdict:?}"
+    );
     assert!(went.directory.join(files::JUNIT).is_file());
     assert_eq!(RunFile::read(&went.directory).unwrap(), went.run);
     went
@@ -274,7 +352,16 @@ fn steps_come_in_their_order() {
     let went = ends(Fault::None, Outcome::Pass, 0, "complete");
     assert_eq!(
         went.log,
-        ["provide", "load 1 positions", "capture", "track true", "play", "track false", "stop", "finish"]
+        [
+            "provide",
+            "load 1 positions",
+            "capture",
+            "track true",
+            "play",
+            "track false",
+            "stop",
+            "finish"
+        ]
     );
     let event = &went.run.findings.events[0];
     assert_eq!((event.fired, event.wanted, event.seen), (2, Some(2), 3));
@@ -291,20 +378,56 @@ fn a_run_can_be_analyzed_again() {
     let path = went.directory.join(files::CAPTURE);
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-    assert_eq!(analyze(&went.directory).unwrap().verdict.outcome, Outcome::CaptureIncomplete);
+    assert_eq!(
+        analyze(&went.directory).unwrap().verdict.outcome,
+        Outcome::CaptureIncomplete
+    );
     fs::remove_file(&path).unwrap();
-    assert_eq!(analyze(&went.directory).unwrap().verdict.outcome, Outcome::CaptureIncomplete);
+    assert_eq!(
+        analyze(&went.directory).unwrap().verdict.outcome,
+        Outcome::CaptureIncomplete
+    );
 }
 
 #[test]
 fn each_fault_has_its_exit_code() {
     ends(Fault::NoCard, Outcome::Environment, 5, "there is no card");
-    ends(Fault::LosesRecord, Outcome::CaptureIncomplete, 3, "9 records + 1 lost");
-    ends(Fault::CutOff, Outcome::CaptureIncomplete, 3, "the card is gone");
-    ends(Fault::SlotDisagrees, Outcome::CaptureIncomplete, 3, "acted 3 times, the records show 3 and 2");
-    ends(Fault::NeverFires, Outcome::EventNotFired, 4, "never fired: the position was never seen");
-    ends(Fault::FiresOnce, Outcome::EventNotFired, 4, "fired 1 of 2 times");
-    ends(Fault::NeverPlayed, Outcome::Environment, 5, "longer than 300ms");
+    ends(
+        Fault::LosesRecord,
+        Outcome::CaptureIncomplete,
+        3,
+        "9 records + 1 lost",
+    );
+    ends(
+        Fault::CutOff,
+        Outcome::CaptureIncomplete,
+        3,
+        "the card is gone",
+    );
+    ends(
+        Fault::SlotDisagrees,
+        Outcome::CaptureIncomplete,
+        3,
+        "acted 3 times, the records show 3 and 2",
+    );
+    ends(
+        Fault::NeverFires,
+        Outcome::EventNotFired,
+        4,
+        "never fired: the position was never seen",
+    );
+    ends(
+        Fault::FiresOnce,
+        Outcome::EventNotFired,
+        4,
+        "fired 1 of 2 times",
+    );
+    ends(
+        Fault::NeverPlayed,
+        Outcome::Environment,
+        5,
+        "longer than 300ms",
+    );
 }
 
 #[test]
@@ -336,9 +459,17 @@ fn a_run_does_not_begin_on_another_ones_directory_or_without_its_input() {
 fn a_run_file_of_another_version_is_refused() {
     let went = ends(Fault::None, Outcome::Pass, 0, "");
     let path = went.directory.join(files::RUN);
-    let text = fs::read_to_string(&path).unwrap().replacen("\"version\": 1", "\"version\": 9", 1);
+    let text = fs::read_to_string(&path)
+        .unwrap()
+        .replacen("\"version\": 1", "\"version\": 9", 1);
     fs::write(&path, text).unwrap();
-    assert!(matches!(analyze(&went.directory), Err(Error::RunVersion { found: 9, .. })));
+    assert!(matches!(
+        analyze(&went.directory),
+        Err(Error::RunVersion { found: 9, .. })
+    ));
     fs::write(&path, "{").unwrap();
-    assert!(matches!(analyze(&went.directory), Err(Error::RunFile { .. })));
+    assert!(matches!(
+        analyze(&went.directory),
+        Err(Error::RunFile { .. })
+    ));
 }
