@@ -10,7 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, PipeWriter, Write};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -126,7 +126,8 @@ impl Host {
         ))
     }
 
-    /// What went through its interface so far.
+    /// What went through its interface so far. The interface is there for as long as the card
+    /// holds its side of the wire.
     pub fn counters(&self) -> Result<LinkCounters, Error> {
         let (_, counters) =
             self.run_in(|| Netlink::open()?.link(INTERFACE))?
@@ -564,7 +565,7 @@ unsafe fn process_one(lifeline: i32, ready: i32, name: &std::ffi::CStr) -> ! {
     }
 }
 
-/// A program that runs in a host. Dropping it kills its process group.
+/// A program that runs in a host. Dropping it while it runs kills its process group.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -590,16 +591,13 @@ impl Running {
         self.child.id()
     }
 
-    /// How it ended, if it has. Whatever it left in its process group ends with it.
+    /// How it ended, if it has. What it left in the background runs on, as long as the host does.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>, Error> {
         if self.ended.is_none() {
-            // Left unburied while its group is killed: until then the group's number is its own.
-            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-            match waitid(Id::Pid(self.group()), flags) {
-                Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => return Ok(None),
-                Ok(_) => self.bury()?,
-                Err(errno) => return Err(self.error("cannot wait for it")(errno.into())),
-            }
+            self.ended = self
+                .child
+                .try_wait()
+                .map_err(self.error("cannot wait for it"))?;
         }
         Ok(self.ended)
     }
@@ -621,26 +619,38 @@ impl Running {
         }
     }
 
-    /// Asks its process group to end, kills it after `grace`, and returns how it ended.
+    /// Asks its process group to end, kills what is left of it after `grace` or when the program
+    /// itself has ended, and returns how that ended.
     pub fn stop(&mut self, grace: Duration) -> Result<ExitStatus, Error> {
-        if self.try_wait()?.is_none() {
-            self.signal(Signal::SIGTERM);
-            self.wait(Some(grace), &AtomicBool::new(false))?;
+        if let Some(status) = self.try_wait()? {
+            return Ok(status);
         }
-        if self.ended.is_none() {
-            self.bury()?;
+        self.signal(Signal::SIGTERM);
+        let deadline = Instant::now() + grace;
+        while Instant::now() < deadline && !self.is_dead() {
+            thread::sleep(TICK);
         }
-        Ok(self
-            .ended
-            .unwrap_or_else(|| ExitStatus::from_raw(libc::SIGKILL)))
+        self.bury()
+    }
+
+    /// Whether it has ended, without burying it: until then its group's number stays its own.
+    fn is_dead(&self) -> bool {
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        !matches!(
+            waitid(Id::Pid(self.group()), flags),
+            Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)
+        )
     }
 
     /// Kills its process group and waits for it.
-    fn bury(&mut self) -> Result<(), Error> {
+    fn bury(&mut self) -> Result<ExitStatus, Error> {
         self.signal(Signal::SIGKILL);
-        let status = self.child.wait();
-        self.ended = Some(status.map_err(self.error("cannot wait for it"))?);
-        Ok(())
+        let status = self
+            .child
+            .wait()
+            .map_err(self.error("cannot wait for it"))?;
+        self.ended = Some(status);
+        Ok(status)
     }
 
     fn group(&self) -> Pid {
