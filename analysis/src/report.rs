@@ -111,9 +111,9 @@ pub fn html(r: &Report<'_>) -> String {
     for (k, v) in &r.facts {
         let _ = write!(o, "<tr><th>{}</th><td>{}</td></tr>", escape(k), escape(v));
     }
-    let _ = write!(
+    let _ = writeln!(
         o,
-        "</table><h2>The plan</h2><details><summary>as it was given</summary><pre>{}</pre></details></main></body></html>\n",
+        "</table><h2>The plan</h2><details><summary>as it was given</summary><pre>{}</pre></details></main></body></html>",
         escape(&r.plan)
     );
     o
@@ -135,7 +135,11 @@ fn escape(s: &str) -> String {
 }
 
 fn tick(passed: bool) -> &'static str {
-    if passed { "<span class=\"ok\">✓</span>" } else { "<span class=\"no\">✗</span>" }
+    if passed {
+        "<span class=\"ok\">✓</span>"
+    } else {
+        "<span class=\"no\">✗</span>"
+    }
 }
 
 fn events(o: &mut String, rows: &[EventRow]) {
@@ -161,9 +165,18 @@ fn checks(o: &mut String, heading: &str, column: &str, rows: &[Check]) {
     if rows.is_empty() {
         return;
     }
-    let _ = write!(o, "<h2>{heading}</h2><div class=\"wide\"><table><tr><th>{column}</th><th>Found</th><th></th></tr>");
+    let _ = write!(
+        o,
+        "<h2>{heading}</h2><div class=\"wide\"><table><tr><th>{column}</th><th>Found</th><th></th></tr>"
+    );
     for c in rows {
-        let _ = write!(o, "<tr><td>{}</td><td>{}</td><td>{}</td></tr>", escape(&c.what), escape(&c.found), tick(c.passed));
+        let _ = write!(
+            o,
+            "<tr><td>{}</td><td>{}</td><td>{}</td></tr>",
+            escape(&c.what),
+            escape(&c.found),
+            tick(c.passed)
+        );
     }
     o.push_str("</table></div>");
 }
@@ -172,7 +185,10 @@ fn checks(o: &mut String, heading: &str, column: &str, rows: &[Check]) {
 const ROWS: usize = 200;
 
 fn retransmissions(o: &mut String, pictures: &[Picture<'_>]) {
-    if pictures.iter().all(|p| p.connection.retransmissions.is_empty()) {
+    if pictures
+        .iter()
+        .all(|p| p.connection.retransmissions.is_empty())
+    {
         return;
     }
     o.push_str(
@@ -188,20 +204,32 @@ fn retransmissions(o: &mut String, pictures: &[Picture<'_>]) {
                  <td>{}</td><td class=\"n\">{}</td><td>packet {} {}</td><td class=\"n\">{}</td></tr>",
                 p.connection.connection,
                 r.direction,
-                if r.segment == 0 { "SYN".to_owned() } else { r.segment.to_string() },
+                if r.segment == 0 {
+                    "SYN".to_owned()
+                } else {
+                    r.segment.to_string()
+                },
                 r.byte,
                 r.transmission,
                 span(r.after_ns),
                 escape(&cause(r)),
                 r.reaction_ns.map_or_else(String::new, span),
                 r.previous,
-                if r.previous_lost { "was lost" } else { "had got past the card" },
+                if r.previous_lost {
+                    "was lost"
+                } else {
+                    "had got past the card"
+                },
                 r.packet,
             );
         }
         let rest = p.connection.retransmissions.len().saturating_sub(ROWS);
         if rest > 0 {
-            let _ = write!(o, "<tr><td colspan=\"10\">and {rest} more in connection {}</td></tr>", p.connection.connection);
+            let _ = write!(
+                o,
+                "<tr><td colspan=\"10\">and {rest} more in connection {}</td></tr>",
+                p.connection.connection
+            );
         }
     }
     o.push_str("</table></div>");
@@ -209,7 +237,11 @@ fn retransmissions(o: &mut String, pictures: &[Picture<'_>]) {
 
 /// The cause with its evidence.
 pub fn cause(r: &Retransmission) -> String {
-    if r.duplicate_acks > 0 { format!("{} ({} duplicate ACKs)", r.cause, r.duplicate_acks) } else { r.cause.to_string() }
+    if r.duplicate_acks > 0 {
+        format!("{} ({} duplicate ACKs)", r.cause, r.duplicate_acks)
+    } else {
+        r.cause.to_string()
+    }
 }
 
 /// A span of time with a fitting unit, four digits.
@@ -268,7 +300,12 @@ const VIEWS: usize = 8;
 
 fn picture(o: &mut String, p: &Picture<'_>) {
     let c = p.connection;
-    let _ = write!(o, "<h2>Connection {}: {}</h2><p class=\"soft\">", c.connection, escape(&p.title));
+    let _ = write!(
+        o,
+        "<h2>Connection {}: {}</h2><p class=\"soft\">",
+        c.connection,
+        escape(&p.title)
+    );
     if let Some(h) = c.handshake_ns {
         let _ = write!(o, "Handshake {}. ", span(h));
     }
@@ -321,9 +358,17 @@ fn place(packets: &[TcpPacket], lane: Lane) -> (Vec<Drawn<'_>>, Vec<(u64, u64, &
             if p.flags & 0x02 != 0 {
                 base = Some(p.seq.wrapping_add(1));
             }
-            if let Some(start) = base.filter(|_| p.payload > 0).and_then(|b| relative(b, p.seq, highest)) {
+            if let Some(start) = base
+                .filter(|_| p.payload > 0)
+                .and_then(|b| relative(b, p.seq, highest))
+            {
                 let end = start + u64::from(p.payload);
-                drawn.push(Drawn { p, start, end, again: start < highest });
+                drawn.push(Drawn {
+                    p,
+                    start,
+                    end,
+                    again: start < highest,
+                });
                 highest = highest.max(end);
             }
         } else if p.flags & 0x10 != 0
@@ -339,8 +384,18 @@ fn place(packets: &[TcpPacket], lane: Lane) -> (Vec<Drawn<'_>>, Vec<(u64, u64, &
 
 fn extent(drawn: &[Drawn<'_>]) -> Option<View> {
     let (first, last) = (drawn.first()?, drawn.last()?);
-    let t1 = drawn.iter().filter_map(|d| d.p.left_ns).max().unwrap_or(last.p.time_ns).max(last.p.time_ns);
-    Some(View { t0: first.p.time_ns, t1: t1.max(first.p.time_ns + 1), s0: 0, s1: drawn.iter().map(|d| d.end).max()? })
+    let t1 = drawn
+        .iter()
+        .filter_map(|d| d.p.left_ns)
+        .max()
+        .unwrap_or(last.p.time_ns)
+        .max(last.p.time_ns);
+    Some(View {
+        t0: first.p.time_ns,
+        t1: t1.max(first.p.time_ns + 1),
+        s0: 0,
+        s1: drawn.iter().map(|d| d.end).max()?,
+    })
 }
 
 /// From a little before the packet to a little after the last transmission of its first byte.
@@ -350,7 +405,9 @@ fn around(d: &Drawn<'_>, drawn: &[Drawn<'_>], all: View) -> Option<View> {
         .filter(|x| x.start <= d.start && d.start < x.end)
         .map(|x| x.p.left_ns.unwrap_or(x.p.time_ns))
         .max()?;
-    let slack = ((last - d.p.time_ns) / 4).max((all.t1 - all.t0) / 400).max(1000);
+    let slack = ((last - d.p.time_ns) / 4)
+        .max((all.t1 - all.t0) / 400)
+        .max(1000);
     let (t0, t1) = (d.p.time_ns.saturating_sub(slack), last + slack);
     let near = drawn.iter().filter(|x| (t0..=t1).contains(&x.p.time_ns));
     let (s0, s1) = near.fold((d.start, d.end), |(a, b), x| (a.min(x.start), b.max(x.end)));
@@ -358,36 +415,72 @@ fn around(d: &Drawn<'_>, drawn: &[Drawn<'_>], all: View) -> Option<View> {
 }
 
 fn draw(o: &mut String, v: View, drawn: &[Drawn<'_>], acks: &[(u64, u64, &TcpPacket)]) {
-    let _ = write!(o, "<svg viewBox=\"0 0 {W} {H}\" role=\"img\" aria-label=\"time–sequence picture\">");
+    let _ = write!(
+        o,
+        "<svg viewBox=\"0 0 {W} {H}\" role=\"img\" aria-label=\"time–sequence picture\">"
+    );
     axes(o, v);
     // Acknowledgements as steps: at most two points a pixel column.
     let mut path = String::new();
     let mut column = i64::MIN;
-    for (t, ack, _) in acks.iter().filter(|(t, a, p)| v.holds(*t) && *a >= v.s0 && *a <= v.s1 + 1 && p.left_ns.is_some()) {
+    for (t, ack, _) in acks
+        .iter()
+        .filter(|(t, a, p)| v.holds(*t) && *a >= v.s0 && *a <= v.s1 + 1 && p.left_ns.is_some())
+    {
         let (x, y) = (v.x(*t), v.y(*ack));
         if x as i64 != column || acks.len() < 2000 {
-            let _ = if path.is_empty() { write!(path, "M{x:.1} {y:.1}") } else { write!(path, "H{x:.1}V{y:.1}") };
+            let _ = if path.is_empty() {
+                write!(path, "M{x:.1} {y:.1}")
+            } else {
+                write!(path, "H{x:.1}V{y:.1}")
+            };
             column = x as i64;
         }
     }
-    let _ = write!(o, "<path d=\"{path}\" fill=\"none\" stroke=\"var(--ack)\" stroke-width=\"1.2\"/>");
+    let _ = write!(
+        o,
+        "<path d=\"{path}\" fill=\"none\" stroke=\"var(--ack)\" stroke-width=\"1.2\"/>"
+    );
     // Plain data: one stroke a pixel column.
-    let mut columns: std::collections::BTreeMap<i64, (u64, u64)> = std::collections::BTreeMap::new();
+    let mut columns: std::collections::BTreeMap<i64, (u64, u64)> =
+        std::collections::BTreeMap::new();
     let visible = |d: &&Drawn<'_>| v.holds(d.p.time_ns) && d.end > v.s0 && d.start < v.s1;
-    for d in drawn.iter().filter(visible).filter(|d| !d.again && d.p.event.is_none()) {
-        let e = columns.entry((v.x(d.p.time_ns) * 2.0) as i64).or_insert((d.start, d.end));
+    for d in drawn
+        .iter()
+        .filter(visible)
+        .filter(|d| !d.again && d.p.event.is_none())
+    {
+        let e = columns
+            .entry((v.x(d.p.time_ns) * 2.0) as i64)
+            .or_insert((d.start, d.end));
         *e = (e.0.min(d.start), e.1.max(d.end));
     }
     let mut path = String::new();
     for (x, (s, e)) in columns {
-        let _ = write!(path, "M{:.1} {:.1}V{:.1}", x as f64 / 2.0, v.y(s), v.y(e).min(v.y(s) - 1.0));
+        let _ = write!(
+            path,
+            "M{:.1} {:.1}V{:.1}",
+            x as f64 / 2.0,
+            v.y(s),
+            v.y(e).min(v.y(s) - 1.0)
+        );
     }
-    let _ = write!(o, "<path d=\"{path}\" stroke=\"var(--data)\" stroke-width=\"1.6\"/>");
-    for d in drawn.iter().filter(visible).filter(|d| d.again || d.p.event.is_some()) {
+    let _ = write!(
+        o,
+        "<path d=\"{path}\" stroke=\"var(--data)\" stroke-width=\"1.6\"/>"
+    );
+    for d in drawn
+        .iter()
+        .filter(visible)
+        .filter(|d| d.again || d.p.event.is_some())
+    {
         special(o, v, d);
     }
     // Acknowledgements that events touched.
-    for (t, ack, p) in acks.iter().filter(|(t, a, p)| p.event.is_some() && v.holds(*t) && *a >= v.s0 && *a <= v.s1) {
+    for (t, ack, p) in acks
+        .iter()
+        .filter(|(t, a, p)| p.event.is_some() && v.holds(*t) && *a >= v.s0 && *a <= v.s1)
+    {
         let (x, y) = (v.x(*t), v.y(*ack));
         let title = format!("packet {}: acknowledgement of byte {ack}", p.number);
         mark(o, v, p, x, y, &title);
@@ -398,9 +491,19 @@ fn draw(o: &mut String, v: View, drawn: &[Drawn<'_>], acks: &[(u64, u64, &TcpPac
 fn special(o: &mut String, v: View, d: &Drawn<'_>) {
     let x = v.x(d.p.time_ns);
     let (y0, y1) = (v.y(d.start), v.y(d.end).min(v.y(d.start) - 3.0));
-    let title = format!("packet {}: bytes {} to {}{}", d.p.number, d.start, d.end, if d.again { ", sent again" } else { "" });
+    let title = format!(
+        "packet {}: bytes {} to {}{}",
+        d.p.number,
+        d.start,
+        d.end,
+        if d.again { ", sent again" } else { "" }
+    );
     let colour = if d.again { "--again" } else { "--data" };
-    let _ = write!(o, "<path d=\"M{x:.1} {y0:.1}V{y1:.1}\" stroke=\"var({colour})\" stroke-width=\"2.4\"><title>{}</title></path>", escape(&title));
+    let _ = write!(
+        o,
+        "<path d=\"M{x:.1} {y0:.1}V{y1:.1}\" stroke=\"var({colour})\" stroke-width=\"2.4\"><title>{}</title></path>",
+        escape(&title)
+    );
     if d.p.event.is_some() {
         mark(o, v, d.p, x, f64::midpoint(y0, y1), &title);
     }
@@ -409,9 +512,19 @@ fn special(o: &mut String, v: View, d: &Drawn<'_>) {
 fn mark(o: &mut String, v: View, p: &TcpPacket, x: f64, y: f64, title: &str) {
     let _ = write!(o, "<g><title>{}</title>", escape(title));
     if p.left_ns.is_none() {
-        let _ = write!(o, "<path d=\"M{:.1} {:.1}l8 8m0 -8l-8 8\" stroke=\"var(--bad)\" stroke-width=\"2\"/>", x - 4.0, y - 4.0);
+        let _ = write!(
+            o,
+            "<path d=\"M{:.1} {:.1}l8 8m0 -8l-8 8\" stroke=\"var(--bad)\" stroke-width=\"2\"/>",
+            x - 4.0,
+            y - 4.0
+        );
     } else if p.corrupted {
-        let _ = write!(o, "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\" fill=\"none\" stroke=\"var(--bad)\" stroke-width=\"2\"/>", x - 4.0, y - 4.0);
+        let _ = write!(
+            o,
+            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\" fill=\"none\" stroke=\"var(--bad)\" stroke-width=\"2\"/>",
+            x - 4.0,
+            y - 4.0
+        );
     } else if p.delayed {
         let to = v.x(p.left_ns.unwrap_or(p.time_ns).min(v.t1));
         let _ = write!(
@@ -419,10 +532,19 @@ fn mark(o: &mut String, v: View, p: &TcpPacket, x: f64, y: f64, title: &str) {
             "<path d=\"M{x:.1} {y:.1}H{to:.1}\" stroke=\"var(--mark)\" stroke-width=\"1.6\" stroke-dasharray=\"4 3\"/><circle cx=\"{to:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"var(--mark)\"/>"
         );
     } else {
-        let _ = write!(o, "<path d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\" fill=\"var(--mark)\"/>", y - 5.0);
+        let _ = write!(
+            o,
+            "<path d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\" fill=\"var(--mark)\"/>",
+            y - 5.0
+        );
     }
     if let Some(n) = p.event {
-        let _ = write!(o, "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{n}</text>", (x + 8.0).min(W - 20.0), (y - 6.0).max(12.0));
+        let _ = write!(
+            o,
+            "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{n}</text>",
+            (x + 8.0).min(W - 20.0),
+            (y - 6.0).max(12.0)
+        );
     }
     o.push_str("</g>");
 }
@@ -436,7 +558,13 @@ fn axes(o: &mut String, v: View) {
     );
     for s in steps(v.s0, v.s1, 5) {
         let y = v.y(s);
-        let _ = write!(o, "<path d=\"M{LEFT} {y:.1}H{}\" stroke=\"var(--line)\" stroke-width=\".5\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{s}</text>", W - RIGHT, LEFT - 6.0, y + 4.0);
+        let _ = write!(
+            o,
+            "<path d=\"M{LEFT} {y:.1}H{}\" stroke=\"var(--line)\" stroke-width=\".5\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{s}</text>",
+            W - RIGHT,
+            LEFT - 6.0,
+            y + 4.0
+        );
     }
     let width = v.t1 - v.t0;
     for t in steps(0, width, 8) {
@@ -449,15 +577,26 @@ fn axes(o: &mut String, v: View) {
             span_short(t)
         );
     }
-    let _ = write!(o, "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">bytes</text>", LEFT - 6.0, TOP + 2.0);
+    let _ = write!(
+        o,
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">bytes</text>",
+        LEFT - 6.0,
+        TOP + 2.0
+    );
 }
 
 /// Round values between `from` and `to`, about `count` of them.
 fn steps(from: u64, to: u64, count: u64) -> Vec<u64> {
     let raw = ((to - from) / count).max(1);
     let power = 10u64.pow(raw.ilog10());
-    let step = [1, 2, 5, 10].into_iter().map(|m| m * power).find(|s| *s >= raw).unwrap_or(raw);
-    (from.div_ceil(step)..=to / step).map(|n| n * step).collect()
+    let step = [1, 2, 5, 10]
+        .into_iter()
+        .map(|m| m * power)
+        .find(|s| *s >= raw)
+        .unwrap_or(raw);
+    (from.div_ceil(step)..=to / step)
+        .map(|n| n * step)
+        .collect()
 }
 
 fn span_short(ns: u64) -> String {

@@ -213,7 +213,12 @@ impl Sender {
         if len <= 1 && start + 1 == self.acked && self.acked == self.highest {
             return None;
         }
-        let again = if start < self.highest { self.covering(start).map(|s| (s, self.cause(p, start, end, &s))) } else { None };
+        let again = if start < self.highest {
+            self.covering(start)
+                .map(|s| (s, self.cause(p, start, end, &s)))
+        } else {
+            None
+        };
         let (segment, transmissions) = match &again {
             Some((s, _)) => (s.segment, s.transmissions + 1),
             None => (self.segments + 1, 1),
@@ -224,7 +229,14 @@ impl Sender {
             out.bytes += end - self.highest.max(start);
             self.highest = end;
         }
-        let this = Sent { end, segment, transmissions, time: p.time_ns, packet: p.number, lost: p.lost() };
+        let this = Sent {
+            end,
+            segment,
+            transmissions,
+            time: p.time_ns,
+            packet: p.number,
+            lost: p.lost(),
+        };
         // Later parts of what this covers now have this transmission as their last one.
         let covered: Vec<u64> = self.sent.range(start..end).map(|(k, _)| *k).collect();
         for key in covered {
@@ -237,7 +249,13 @@ impl Sender {
                 }
             }
         }
-        self.sent.entry(start).and_modify(|s| { s.transmissions = transmissions; s.end = s.end.max(end) }).or_insert(this);
+        self.sent
+            .entry(start)
+            .and_modify(|s| {
+                s.transmissions = transmissions;
+                s.end = s.end.max(end)
+            })
+            .or_insert(this);
         self.last_data_ns = p.time_ns;
         let (before, (cause, duplicate_acks, reaction_ns)) = again?;
         match cause {
@@ -266,19 +284,38 @@ impl Sender {
 
     /// The last transmission of the byte at `start`.
     fn covering(&self, start: u64) -> Option<Sent> {
-        self.sent.range(..=start).next_back().map(|(_, s)| *s).filter(|s| s.end > start)
+        self.sent
+            .range(..=start)
+            .next_back()
+            .map(|(_, s)| *s)
+            .filter(|s| s.end > start)
     }
 
-    fn cause(&self, p: &TcpPacket, start: u64, end: u64, before: &Sent) -> (Cause, u32, Option<u64>) {
+    fn cause(
+        &self,
+        p: &TcpPacket,
+        start: u64,
+        end: u64,
+        before: &Sent,
+    ) -> (Cause, u32, Option<u64>) {
         let since = p.time_ns.saturating_sub(before.time);
         let silent = p.time_ns.saturating_sub(self.last_data_ns);
         let duplicates: Vec<u64> = if start <= self.acked + u64::from(p.payload) {
-            self.duplicates.iter().copied().filter(|t| *t > before.time).collect()
+            self.duplicates
+                .iter()
+                .copied()
+                .filter(|t| *t > before.time)
+                .collect()
         } else {
             Vec::new()
         };
         let count = duplicates.len() as u32;
-        let sack = self.sacked.iter().filter(|(_, above, t)| *above > end && *t > before.time).map(|(_, _, t)| *t).min();
+        let sack = self
+            .sacked
+            .iter()
+            .filter(|(_, above, t)| *above > end && *t > before.time)
+            .map(|(_, _, t)| *t)
+            .min();
         let third = duplicates.get(DUP_THRESHOLD as usize - 1).copied();
         let evidence = match (sack, third) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -297,13 +334,17 @@ impl Sender {
         } else {
             Cause::Unknown
         };
-        let reaction = evidence.filter(|_| cause == Cause::Fast).map(|t| p.time_ns.saturating_sub(t));
+        let reaction = evidence
+            .filter(|_| cause == Cause::Fast)
+            .map(|t| p.time_ns.saturating_sub(t));
         (cause, count, reaction)
     }
 
     /// An acknowledgement from the other end that got past the card.
     fn acknowledge(&mut self, p: &TcpPacket, out: &mut Direction) {
-        let Some(ack) = self.relative(p.ack, self.acked) else { return };
+        let Some(ack) = self.relative(p.ack, self.acked) else {
+            return;
+        };
         // The FIN takes one number behind the last byte.
         let ack = ack.min(self.highest + u64::from(self.fin));
         if ack > self.acked {
@@ -327,9 +368,17 @@ impl Sender {
         }
         self.last_ack_window = p.window;
         for (from, to) in &p.sack {
-            let (Some(from), Some(to)) = (self.relative(*from, self.acked), self.relative(*to, self.acked)) else { continue };
+            let (Some(from), Some(to)) = (
+                self.relative(*from, self.acked),
+                self.relative(*to, self.acked),
+            ) else {
+                continue;
+            };
             // RFC 2883: a block below the acknowledgement reports a duplicate, not a gap.
-            if from > self.acked && to > from && !self.sacked.iter().any(|(f, t, _)| *f <= from && *t >= to) {
+            if from > self.acked
+                && to > from
+                && !self.sacked.iter().any(|(f, t, _)| *f <= from && *t >= to)
+            {
                 self.sacked.push((from, to, p.time_ns));
             }
         }
@@ -367,14 +416,25 @@ pub fn analyze(connection: u16, packets: &[TcpPacket]) -> Connection {
                     after_ns: p.time_ns.saturating_sub(s.time),
                     previous: s.packet,
                     previous_lost: s.lost,
-                    cause: if p.time_ns.saturating_sub(s.time) >= RTO_MIN_NS { Cause::Timeout } else { Cause::Unknown },
+                    cause: if p.time_ns.saturating_sub(s.time) >= RTO_MIN_NS {
+                        Cause::Timeout
+                    } else {
+                        Cause::Unknown
+                    },
                     duplicate_acks: 0,
                     reaction_ns: None,
                 });
             }
             let s = &mut senders[me];
             s.base = Some(base);
-            s.syn = Some(Sent { end: 0, segment: 0, transmissions, time: p.time_ns, packet: p.number, lost: p.lost() });
+            s.syn = Some(Sent {
+                end: 0,
+                segment: 0,
+                transmissions,
+                time: p.time_ns,
+                packet: p.number,
+                lost: p.lost(),
+            });
             first_syn.get_or_insert(p.time_ns);
         }
         if p.payload > 0

@@ -21,7 +21,15 @@ impl Script {
         s
     }
 
-    fn push(&mut self, time_ns: u64, lane: Lane, seq: u32, ack: u32, flags: u8, payload: u16) -> &mut TcpPacket {
+    fn push(
+        &mut self,
+        time_ns: u64,
+        lane: Lane,
+        seq: u32,
+        ack: u32,
+        flags: u8,
+        payload: u16,
+    ) -> &mut TcpPacket {
         let number = self.packets.len() as u64 + 1;
         self.packets.push(TcpPacket {
             number,
@@ -44,7 +52,14 @@ impl Script {
 
     /// The n-th segment, from 1.
     fn data(&mut self, time_ns: u64, n: u32) -> &mut TcpPacket {
-        self.push(time_ns, Lane::AtoB, ISS.wrapping_add(1 + (n - 1) * MSS), 8, ACK, MSS as u16)
+        self.push(
+            time_ns,
+            Lane::AtoB,
+            ISS.wrapping_add(1 + (n - 1) * MSS),
+            8,
+            ACK,
+            MSS as u16,
+        )
     }
 
     fn drop(&mut self, time_ns: u64, n: u32) {
@@ -53,7 +68,14 @@ impl Script {
 
     /// Acknowledges everything below segment n.
     fn ack(&mut self, time_ns: u64, n: u32) -> &mut TcpPacket {
-        self.push(time_ns, Lane::BtoA, 8, ISS.wrapping_add(1 + (n - 1) * MSS), ACK, 0)
+        self.push(
+            time_ns,
+            Lane::BtoA,
+            8,
+            ISS.wrapping_add(1 + (n - 1) * MSS),
+            ACK,
+            0,
+        )
     }
 
     fn run(&self) -> Connection {
@@ -76,11 +98,26 @@ fn third_duplicate_makes_a_fast_retransmit() {
     s.data(20 * MS, 2);
     s.ack(21 * MS, 6);
     let c = s.run();
-    let [r] = c.retransmissions.as_slice() else { panic!("{:?}", c.retransmissions) };
-    assert_eq!((r.cause, r.segment, r.transmission, r.byte), (Cause::Fast, 2, 2, 1000));
-    assert_eq!((r.after_ns, r.duplicate_acks, r.reaction_ns), (9 * MS, 3, Some(2 * MS)));
+    let [r] = c.retransmissions.as_slice() else {
+        panic!("{:?}", c.retransmissions)
+    };
+    assert_eq!(
+        (r.cause, r.segment, r.transmission, r.byte),
+        (Cause::Fast, 2, 2, 1000)
+    );
+    assert_eq!(
+        (r.after_ns, r.duplicate_acks, r.reaction_ns),
+        (9 * MS, 3, Some(2 * MS))
+    );
     assert!(r.previous_lost);
-    assert_eq!((c.directions[0].segments, c.directions[0].bytes, c.directions[0].unneeded), (5, 5000, 0));
+    assert_eq!(
+        (
+            c.directions[0].segments,
+            c.directions[0].bytes,
+            c.directions[0].unneeded
+        ),
+        (5, 5000, 0)
+    );
     assert_eq!(c.handshake_ns, Some(2 * MS));
     assert_eq!(c.directions[0].rtt_far_ns, Some(5 * MS));
 }
@@ -108,8 +145,20 @@ fn silence_is_a_timeout_and_what_follows_is_its_wake() {
     s.ack(231 * MS, 2);
     s.data(232 * MS, 2);
     s.data(232 * MS, 3);
-    let causes: Vec<_> = s.run().retransmissions.iter().map(|r| (r.segment, r.cause)).collect();
-    assert_eq!(causes, [(1, Cause::Timeout), (2, Cause::AfterTimeout), (3, Cause::AfterTimeout)]);
+    let causes: Vec<_> = s
+        .run()
+        .retransmissions
+        .iter()
+        .map(|r| (r.segment, r.cause))
+        .collect();
+    assert_eq!(
+        causes,
+        [
+            (1, Cause::Timeout),
+            (2, Cause::AfterTimeout),
+            (3, Cause::AfterTimeout)
+        ]
+    );
 }
 
 #[test]
@@ -119,7 +168,11 @@ fn lost_twice_counts_transmissions() {
     s.drop(230 * MS, 1);
     s.data(650 * MS, 1);
     let c = s.run();
-    let found: Vec<_> = c.retransmissions.iter().map(|r| (r.transmission, r.after_ns / MS, r.cause)).collect();
+    let found: Vec<_> = c
+        .retransmissions
+        .iter()
+        .map(|r| (r.transmission, r.after_ns / MS, r.cause))
+        .collect();
     assert_eq!(found, [(2, 220, Cause::Timeout), (3, 420, Cause::Timeout)]);
 }
 
@@ -139,7 +192,10 @@ fn a_retransmission_of_what_had_passed_is_unneeded() {
     s.data(10 * MS, 1);
     s.data(300 * MS, 1);
     let c = s.run();
-    assert_eq!((c.directions[0].retransmitted, c.directions[0].unneeded), (1, 1));
+    assert_eq!(
+        (c.directions[0].retransmitted, c.directions[0].unneeded),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -171,5 +227,8 @@ fn a_repeated_syn_is_a_retransmission_of_segment_0() {
     s.push(0, Lane::AtoB, ISS, 0, SYN, 0).left_ns = None;
     s.push(1000 * MS, Lane::AtoB, ISS, 0, SYN, 0);
     let c = s.run();
-    assert_eq!((c.retransmissions[0].segment, c.retransmissions[0].cause), (0, Cause::Timeout));
+    assert_eq!(
+        (c.retransmissions[0].segment, c.retransmissions[0].cause),
+        (0, Cause::Timeout)
+    );
 }
