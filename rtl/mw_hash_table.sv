@@ -91,6 +91,8 @@ module mw_hash_table
   row_t late_data[1:Late];
 
   logic [ROWS_LOG2-1:0] clear_row;
+  logic [WayW-1:0] host_way;
+  assign host_way = host_index[IndexW-1:ROWS_LOG2];
 
   function automatic logic [TagBits-1:0] tag_of(input logic [VAL_W-1:0] value);
     return TAG_W == 0 ? '0 : TagBits'(value >> (VAL_W - TAG_W - 1));
@@ -166,7 +168,7 @@ module mw_hash_table
         s4_match[w] <= row.used && row.key == s3_key;
         s4_stale[w] <= !fixed(row.value) && tag_of(row.value) != s3_tag;
         s4_value[w] <= row.value;
-        if (s3_host && WayW'(host_index >> ROWS_LOG2) == WayW'(w)) s4_host_row <= row;
+        if (s3_host && host_way == WayW'(w)) s4_host_row <= row;
       end
     end
   end
@@ -213,7 +215,7 @@ module mw_hash_table
       end
       hit = |match;
       if (s4_host) begin
-        if (host_write) we = WAYS'(1) << WayW'(host_index >> ROWS_LOG2);
+        if (host_write) we = WAYS'(1) << host_way;
         data = row_t'(host_row);
       end else if (INSERT && MULTI) begin
         inserts = ins_allow && same == '0 && used != '1;
@@ -245,6 +247,9 @@ module mw_hash_table
     end
     if (s4_valid) begin
       out_row <= RowW'(s4_host_row);
+      for (int w = 0; w < int'(WAYS); w++)
+        if (host_way == WayW'(w) && late_we[1][w] && late_row[1] == s4_row[w])
+          out_row <= RowW'(late_data[1]);
       out_key <= s4_key;
       out_hit <= hit && !replace;
       out_inserted <= inserts;

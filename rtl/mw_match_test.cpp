@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// Streams of tracked packets against a model of docs/tables.md: positions of all kinds,
+// TCP segments by number and by byte, retransmissions right behind the original and cut
+// otherwise, the same slot in every cycle, several slots on a packet, page ways that run
+// out; rows moved by the host meanwhile; overload; then all rows and counters.
+// uses: mw_fifo mw_ram mw_rmw_ram mw_hash_table
+// verilate: -GSLOTS_LOG2=8 -GEXACT_ROWS_LOG2=7 -GPAGE_ROWS_LOG2=4 -GACTIONS_LOG2=4 -GINFLIGHT_LOG2=6
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "Vtop.h"
+#include "mw_types.h"
+#include "verilated.h"
+
+static const unsigned Slots = 256, ExactLog2 = 7, PageLog2 = 4, Actions = 16, Inflight = 64, Calm = 40;
+
+static VerilatedContext ctx;
+static Vtop t{&ctx};
+static std::mt19937 rng{11};
+[[noreturn]] static void fail(const char* what) { printf("%s\n", what), exit(1); }
+
+// ---- model
+struct Clause {
+    bool valid = false;
+    uint8_t first = 0, last = 0;
+    uint16_t action = 0;
+};
+struct Slot {
+    Clause clause[4];
+    uint32_t seen = 0, fired = 0, last_id = 0;
+};
+struct ExactKey {
+    uint16_t conn;
+    uint8_t kind;
+    uint32_t pos;
+    uint64_t bits() const { return uint64_t(conn) << 36 | uint64_t(kind) << 32 | pos; }
+    bool operator<(const ExactKey& o) const { return bits() < o.bits(); }
+};
+struct Event {
+    uint32_t slot;
+    bool bind;
+    unsigned way;
+};
+struct PageRow {
+    bool valid = false;
+    uint16_t conn = 0;
+    uint64_t page = 0;
+    uint8_t offset = 0;
+    uint32_t slot = 0;
+    uint64_t key() const { return uint64_t(conn) << 40 | page; }
+    Row row() const {
+        Row r;
+        Bits b = r.bits();
+        b.put(40, page), b.put(16, conn), b.put(24, slot), b.put(8, offset), b.put(1, valid);
+        return r;
+    }
+};
+static uint32_t row_of(uint64_t key, unsigned bits, unsigned way, unsigned log2) { return hash_row(&key, bits, way, log2); }
+
+struct Packet {
+    Header h;
+    Track t;
+};
+struct Model {
+    std::map<ExactKey, Event> exact;
+    PageRow page[4][1 << PageLog2];
+    Slot slot[Slots];
+    Action action[Actions];
+    uint32_t kinds = 0;
+    unsigned bind_full = 0, binds = 0, page_hits = 0, multi = 0, fires = 0, deep = 0;
+
+    // false: no way is free
+    bool insert(const PageRow& r) {
+        for (unsigned w = 0; w < 4; w++) {
+            auto& p = page[w][row_of(r.key(), 56, w, PageLog2)];
+            if (p.valid && p.key() == r.key() && p.offset == r.offset && p.slot == r.slot) return true;
+        }
+        for (unsigned w = 0; w < 4; w++) {
+            auto& p = page[w][row_of(r.key(), 56, w, PageLog2)];
+            if (!p.valid) return p = r, true;
+        }
+        return false;
+    }
+    Verdict step(const Packet& p, bool looked_up) {
+        const Header& h = p.h;
+        const Track& k = p.t;
+        Verdict v;
+        v.stamp = h.stamp, v.is_ip = h.is_ip, v.is_ip6 = h.is_ip6;
+        v.l3_offset = h.l3_offset, v.l4_offset = h.l4_offset, v.payload_offset = h.payload_offset;
+        Record& r = v.rec;
+        r.lane = false, r.proto = h.proto, r.kind = k.kind, r.below = k.below, r.is_ip6 = h.is_ip6, r.malformed = h.malformed;
+        r.packet_id = h.packet_id, r.conn = k.conn, r.payload_len = h.payload_len, r.f0 = h.f0, r.f1 = h.f1, r.f2 = h.f2;
+        r.tcp_flags = h.flags, r.slot = 0xffffff, r.unmatched = !looked_up;
+        if (!looked_up || k.conn == 0xffff) return v;
+
+        std::vector<uint32_t> hits;  // slots, each once
+        auto hit = [&](uint32_t s) { if (std::find(hits.begin(), hits.end(), s) == hits.end()) hits.push_back(s); };
+        bool is_data = k.kinds >> KindData & 1, tcp_data = h.proto == ProtoTcp && is_data;
+        std::vector<PageRow> bound;
+        std::vector<std::tuple<uint8_t, uint32_t, bool>> keys;  // kind, position, own
+        if (!(h.proto == ProtoTcp && k.kind == KindData && !k.is_new)) keys.push_back({k.kind, k.pos_kind, true});
+        keys.push_back({KindAny, k.pos_any, false});
+        if (k.kind == KindData && k.kinds >> KindFin & 1) keys.push_back({KindFin, k.pos_fin, false});
+        keys.erase(std::remove_if(keys.begin(), keys.end(), [&](auto& x) { return !(kinds >> std::get<0>(x) & 1); }), keys.end());
+        bool pages = tcp_data && (kinds >> 16 & 1 || kinds >> KindData & 1);
+        uint64_t page_no = k.rel >> 8, last = ((k.rel + h.payload_len - 1) >> 8) & 0xffffffffff;
+        for (unsigned step = 0; pages || step < keys.size(); step++) {  // one key and one page at a time
+            if (step < keys.size()) {
+                auto [kind, pos, own] = keys[step];
+                auto e = exact.find({k.conn, kind, pos});
+                if (e != exact.end()) {
+                    hit(e->second.slot);
+                    if (e->second.bind && own && tcp_data)
+                        bound.push_back({true, k.conn, k.rel >> 8, uint8_t(k.rel), e->second.slot});
+                }
+            }
+            if (!pages) continue;
+            for (unsigned w = 0; w < 4; w++) {
+                PageRow key{true, k.conn, page_no};
+                auto& row = page[w][row_of(key.key(), 56, w, PageLog2)];
+                uint64_t byte = page_no << 8 | row.offset;
+                if (row.valid && row.key() == key.key() && ((byte - k.rel) & 0xffffffffffff) < h.payload_len) hit(row.slot), page_hits++;
+            }
+            pages = page_no != last, page_no = (page_no + 1) & 0xffffffffff;
+        }
+        for (auto& b : bound) insert(b) ? binds++ : bind_full++;
+
+        bool acted = false, any = false;
+        std::map<uint32_t, unsigned> iterations;
+        for (auto s : hits) {
+            Slot& st = slot[s];
+            unsigned it = std::min(++st.seen, 255u);
+            deep += it > 1;
+            const Clause* c = nullptr;
+            for (auto& x : st.clause)
+                if (!c && x.valid && x.first <= it && (x.last == 255 || it <= x.last)) c = &x;
+            if (!any || (c && !acted)) r.slot = s, r.iteration = it;
+            any = true;
+            if (!c) continue;
+            acted = true, st.fired++, st.last_id = h.packet_id, fires++;
+            const Action& a = action[c->action];
+            if (a.corrupt && !v.action.corrupt)
+                v.action.corrupt_base = a.corrupt_base, v.action.corrupt_offset = a.corrupt_offset, v.action.corrupt_mask = a.corrupt_mask;
+            v.action.drop |= a.drop, v.action.ecn |= a.ecn, v.action.corrupt |= a.corrupt, v.action.delay |= a.delay;
+            if (a.delay) v.action.delay_ns = std::max(v.action.delay_ns, a.delay_ns);
+        }
+        r.multi = hits.size() > 1, multi += r.multi;
+        r.done = v.action.drop | v.action.ecn << 1 | v.action.corrupt << 2 | v.action.delay << 3;
+        v.touched = r.done != 0;
+        return v;
+    }
+};
+static Model model;
+
+// ---- bench
+struct Access {
+    bool write;
+    Table table;
+    uint32_t index;
+    Row row;
+    std::function<void(const Row&)> done;
+};
+static std::deque<Access> accesses;
+static bool asked, rests;  // a request is gone for a cycle before the next
+static std::deque<Packet> sent;
+static uint32_t next_id;
+static unsigned answered, unmatched, malformed, cnt_unmatched, cnt_malformed, cnt_bind_full, cycles;
+static bool overload;
+
+static void words(std::vector<uint32_t>& out, Verdict v) { v.io(Bits(out.data()), true); }
+
+static void finish_access() {
+    Row r, none;
+    memcpy(r.w, t.tbl_rdata.data(), sizeof r.w);
+    Access a = accesses.front();
+    accesses.pop_front();
+    table_request(t.tbl_req.data(), false, false, TblExact, false, 0, none);
+    asked = false, rests = true;
+    if (a.done) a.done(r);
+}
+
+static void edge() {
+    if (!asked && !rests && !accesses.empty()) {
+        auto& a = accesses.front();
+        table_request(t.tbl_req.data(), true, a.write, a.table, false, a.index, a.row);
+        asked = true;
+    }
+    rests = false;
+    t.clk = 1, t.eval(), t.clk = 0, t.eval();
+    t.in_valid = 0;
+    cycles++;
+    cnt_unmatched += t.cnt_unmatched, cnt_malformed += t.cnt_malformed, cnt_bind_full += t.cnt_bind_full;
+    if (asked && t.tbl_ack) finish_access();
+    if (!t.out_valid) return;
+    if (sent.empty()) fail("a verdict without a packet");
+    Verdict got;
+    got.io(Bits(t.out_verdict.data()), false);
+    Packet p = sent.front();
+    sent.pop_front();
+    answered++;
+    if (got.rec.unmatched && !overload) fail("not looked up without need");
+    unmatched += got.rec.unmatched, malformed += got.rec.malformed;
+    Verdict want = model.step(p, !got.rec.unmatched);
+    std::vector<uint32_t> a(15), b(15);
+    words(a, got), words(b, want);
+    if (a != b) {
+        for (auto& [n, v] : {std::pair{"got ", got}, {"want", want}})
+            printf("%s id %u conn %x kind %u slot %x iteration %u done %x multi %d unmatched %d touched %d delay %llu corrupt %u/%u/%02x\n", n,
+                   v.rec.packet_id, v.rec.conn, v.rec.kind, v.rec.slot, v.rec.iteration, v.rec.done, v.rec.multi, v.rec.unmatched,
+                   v.touched, (unsigned long long)v.action.delay_ns, v.action.corrupt_base, v.action.corrupt_offset, v.action.corrupt_mask);
+        printf("kinds %x any %u pos %u fin %u new %d rel %llx len %u\n", p.t.kinds, p.t.pos_any, p.t.pos_kind, p.t.pos_fin, p.t.is_new, (unsigned long long)p.t.rel, p.h.payload_len);
+        exit(1);
+    }
+}
+static void send(Packet p) {
+    p.h.packet_id = next_id++, p.h.stamp = u128(rng()) << 20, p.h.is_ip = rng(), p.h.is_ip6 = rng(), p.h.l3_offset = rng();
+    p.h.l4_offset = rng(), p.h.payload_offset = rng(), p.h.f0 = rng(), p.h.f1 = rng(), p.h.f2 = rng(), p.h.flags = rng();
+    p.h.malformed = rng() % 16 == 0, p.t.below = rng();
+    p.h.io(Bits(t.in_hdr.data()), true), p.t.io(Bits(t.in_trk.data()), true);
+    t.in_valid = 1;
+    sent.push_back(p);
+}
+static void settle() {
+    for (int i = 0; i < 20000 && (t.busy || !sent.empty() || !accesses.empty()); i++) edge();
+    if (t.busy || !sent.empty() || !accesses.empty()) fail("does not come to rest");
+}
+static void write(Table table, uint32_t index, const Row& row) { accesses.push_back({true, table, index, row, nullptr}); }
+static void expect(Table table, uint32_t index, const Row& want, const char* what) {
+    accesses.push_back({false, table, index, Row{}, [=](const Row& r) {
+                            if (memcmp(&r, &want, sizeof r)) printf("%s %x: %08x %08x %08x not %08x %08x %08x\n", what, index, r.w[0], r.w[1], r.w[2], want.w[0], want.w[1], want.w[2]), exit(1);
+                        }});
+}
+
+static Row exact_row(const ExactKey& k, const Event& e, bool valid) {
+    Row r;
+    Bits b = r.bits();
+    b.put(32, k.pos), b.put(4, k.kind), b.put(16, k.conn), b.put(24, e.slot), b.put(1, e.bind), b.put(1, valid);
+    return r;
+}
+static uint32_t exact_index(const ExactKey& k, unsigned way) { return way << ExactLog2 | row_of(k.bits(), 52, way, ExactLog2); }
+static std::set<uint32_t> taken;
+static bool place(const ExactKey& k, Event e) {
+    if (model.exact.count(k)) return false;
+    for (e.way = 0; e.way < 4; e.way++)
+        if (!taken.count(exact_index(k, e.way))) {
+            taken.insert(exact_index(k, e.way));
+            write(TblExact, exact_index(k, e.way), exact_row(k, e, true));
+            model.exact[k] = e;
+            return true;
+        }
+    return false;
+}
+// Moves an event to another way while packets pass.
+static void move() {
+    auto it = model.exact.begin();
+    std::advance(it, rng() % model.exact.size());
+    const ExactKey k = it->first;
+    unsigned from = it->second.way, to = rng() % 4;
+    if (taken.count(exact_index(k, to))) return;
+    it->second.way = to;
+    write(TblExact, exact_index(k, to), exact_row(k, it->second, true));
+    write(TblExact, exact_index(k, from), exact_row(k, it->second, false));
+    taken.insert(exact_index(k, to)), taken.erase(exact_index(k, from));
+}
+
+static void program() {
+    for (unsigned a = 0; a < Actions; a++) {
+        Action& x = model.action[a];
+        x = {};
+        x.drop = rng() % 3 == 0, x.ecn = rng() % 3 == 0, x.corrupt = rng() % 3 == 0, x.delay = rng() % 3 == 0;
+        if (x.delay) x.delay_ns = (uint64_t(rng()) << 8 | rng() % 256) & 0xffffffffff;
+        if (x.corrupt) x.corrupt_base = rng() % 4, x.corrupt_offset = rng() % 4096, x.corrupt_mask = 1 + rng() % 255;
+        Row r;
+        Bits b = r.bits();
+        x.io(b, true);
+        write(TblAction, a, r);
+        expect(TblAction, a, r, "action");
+    }
+    for (unsigned s = 0; s < Slots; s++) {
+        Slot& x = model.slot[s];
+        x = {};
+        unsigned at = 1;
+        Row r;
+        Bits b = r.bits();
+        for (auto& c : x.clause) {
+            at += rng() % 3;
+            c = {rng() % 4 != 0, uint8_t(at), uint8_t(at + rng() % 3), uint16_t(rng() % Actions)};
+            if (rng() % 6 == 0) c.last = 255;
+            at = c.last == 255 ? 254 : c.last + 1;
+            b.put(8, c.last), b.put(8, c.first), b.put(1, c.valid), b.put(15, 0), b.put(16, c.action);
+        }
+        write(TblSlot, s, r);
+        expect(TblSlot, s, r, "slot");
+    }
+    settle();
+}
+static void clear() {
+    t.clear = 1, edge(), t.clear = 0;
+    while (t.clear_busy) edge();
+    Model m;
+    std::copy(model.action, model.action + Actions, m.action);
+    m.bind_full = model.bind_full, m.binds = model.binds, m.page_hits = model.page_hits, m.multi = model.multi, m.fires = model.fires, m.deep = model.deep;
+    model = m;
+    taken.clear();
+}
+
+struct Sender {  // a connection and what it sent
+    uint16_t conn;
+    bool roce;
+    uint32_t any = 0, segments = 0, fins = 0, acks = 0, psn = 0;
+    uint64_t highest = 0;
+    std::vector<std::pair<uint64_t, uint16_t>> past;
+
+    Packet data(uint64_t rel, uint16_t len) {
+        Packet p = base();
+        p.h.payload_len = len;
+        p.t.kinds |= 1 << KindData, p.t.kind = KindData, p.t.rel = rel & 0xffffffffffff;
+        p.t.is_new = int64_t(rel + len - highest) > 0;
+        if (p.t.is_new) p.t.pos_kind = ++segments, highest = rel + len, past.push_back({rel, len});
+        else p.t.pos_kind = rng() % (segments + 1);
+        if (rng() % 8 == 0) p.t.kinds |= 1 << KindFin, p.t.pos_fin = ++fins;
+        return p;
+    }
+    Packet base() {
+        Packet p;
+        p.h.proto = roce ? ProtoRoce : ProtoTcp;
+        p.t.conn = conn, p.t.kinds = 1, p.t.pos_any = ++any, p.t.pos_fin = rng();
+        return p;
+    }
+    Packet make() {
+        if (roce) {
+            Packet p = base();
+            p.h.payload_len = rng() % 2000;
+            p.t.kind = rng() % 4 ? KindData : KindRead, p.t.kinds |= 1 << p.t.kind, p.t.is_new = rng();
+            p.t.pos_kind = psn += rng() % 2 ? 0 : rng() % 3 - 1;
+            return p;
+        }
+        if (rng() % 6 == 0) {
+            Packet p = base();
+            p.t.kind = rng() % 2 ? KindAck : KindFin, p.t.kinds |= 1 << p.t.kind;
+            p.t.pos_kind = p.t.kind == KindAck ? ++acks : ++fins;
+            p.t.pos_fin = p.t.pos_kind;
+            return p;
+        }
+        if (!past.empty() && rng() % 2) {
+            auto [rel, len] = past[past.size() - 1 - rng() % std::min<size_t>(past.size(), rng() % 2 ? 1 : 20)];
+            switch (rng() % 4) {
+                case 0: return data(rel - rng() % 300, 1 + rng() % 600);
+                case 1: return data(rel + rng() % len, 1 + rng() % 3000);
+                default: return data(rel, len);  // often the segment of a moment ago
+            }
+        }
+        return data(highest, 1 + rng() % (rng() % 4 ? 300 : 9000));
+    }
+};
+
+int main() {
+    Row none;
+    table_request(t.tbl_req.data(), false, false, TblExact, false, 0, none);
+    t.clk = 0, t.eval();
+    t.rst = 1, edge(), t.rst = 0;
+
+    for (int round = 0; round < 20; round++) {
+        clear();
+        program();
+        model.kinds = round % 5 == 0 ? rng() & 0x1ffff : round % 5 == 1 ? 1 << KindData : 0x1ffff;
+        t.kinds_enable = model.kinds;
+        std::vector<Sender> senders;
+        for (uint16_t c = 0; c < 6; c++) senders.push_back({c, c % 3 == 2});
+        for (auto& s : senders)
+            for (unsigned n = 0; n < 60; n++) {
+                uint32_t slot = rng() % (n % 2 ? Slots : 8);
+                if (s.roce) place({s.conn, uint8_t(rng() % 4 ? KindData : KindRead), uint32_t(rng() % 40)}, {slot, bool(rng() % 2)});
+                else if (rng() % 2) place({s.conn, KindData, 1 + rng() % (round % 2 ? 30 : 300)}, {slot, rng() % 3 != 0});
+                else place({s.conn, uint8_t(std::vector<int>{KindAny, KindAck, KindFin}[rng() % 3]), 1 + rng() % 50}, {slot, bool(rng() % 2)});
+            }
+        for (int n = 0; n < 12; n++) {  // byte positions of the host's own
+            uint64_t byte = rng() % 30000;
+            PageRow r{true, uint16_t(rng() % 2), byte >> 8, uint8_t(byte), uint32_t(rng() % Slots)};
+            unsigned w = rng() % 4, row = row_of(r.key(), 56, w, PageLog2);
+            if (model.page[w][row].valid) continue;
+            model.page[w][row] = r;
+            write(TblPage, w << PageLog2 | row, r.row());
+        }
+        settle();
+        unsigned gap = round % 4, until = 0, only = 0;
+        for (unsigned n = 0; n < 4000;) {
+            if (sent.size() < Calm && (gap == 0 || rng() % gap == 0)) {
+                if (n >= until) until = n + rng() % 50, only = rng() % 12;
+                Sender& s = senders[only < 6 ? only : rng() % 6];
+                Packet p = s.make();
+                if (rng() % 40 == 0) p.t = Track{}, p.t.kind = KindOther, p.t.kinds = 1;
+                send(p), n++;
+            }
+            if (rng() % 16 == 0 && accesses.size() < 4) {
+                if (rng() % 4) move();
+                else accesses.push_back({false, Table(rng() % 5), rng() & 255, none, nullptr});
+            }
+            edge();
+        }
+        settle();
+        for (unsigned s = 0; s < Slots; s++) {
+            Row r;
+            Bits b = r.bits();
+            b.put(24, model.slot[s].seen), b.put(24, model.slot[s].fired), b.put(32, model.slot[s].last_id);
+            expect(TblState, s, r, "state");
+        }
+        for (unsigned w = 0; w < 4; w++)
+            for (unsigned r = 0; r < 1u << PageLog2; r++) expect(TblPage, w << PageLog2 | r, model.page[w][r].row(), "page");
+        settle();
+        if (cnt_bind_full != model.bind_full) printf("bind_full %u not %u\n", cnt_bind_full, model.bind_full), exit(1);
+    }
+    if (model.binds < 100 || model.bind_full < 10 || model.page_hits < 1000 || model.multi < 300 || model.fires < 2000 || model.deep < 5000)
+        printf("binds %u full %u page hits %u multi %u fires %u repeated %u: not exercised\n", model.binds, model.bind_full, model.page_hits, model.multi, model.fires, model.deep), exit(1);
+
+    // an idle matcher answers soon
+    unsigned start = cycles;
+    Sender s{1, false};
+    send(s.data(0, 100));
+    while (!sent.empty()) edge();
+    if (cycles - start > 20) printf("%u cycles of latency\n", cycles - start), exit(1);
+
+    // small segments, two look-ups each and a hit, one in two cycles: no arrears
+    for (int i = 0; i < 4000; i++) {
+        Packet p = s.data(s.highest, 12);
+        p.t.kinds &= ~(1 << KindFin);
+        send(p), edge(), edge();
+        if (sent.size() > 12) fail("falls behind at a packet in two cycles");
+    }
+
+    // more pages than cycles: the rest passes without look-up, in order, and is counted
+    overload = true;
+    unsigned before = unmatched;
+    for (int i = 0; i < 4000; i++) {
+        if (sent.size() < Inflight) send(s.data(s.highest, 10000));
+        edge();
+    }
+    settle();
+    if (unmatched - before < 1000) fail("overload not reached");
+    if (cnt_unmatched != unmatched || cnt_malformed != malformed) fail("pulses are not counted right");
+
+    clear();
+    Row zero;
+    for (unsigned i = 0; i < Slots; i++) expect(TblSlot, i, zero, "slot after clear"), expect(TblState, i, zero, "state after clear");
+    for (unsigned i = 0; i < 4u << PageLog2; i++) expect(TblPage, i, zero, "page after clear");
+    for (unsigned i = 0; i < 4u << ExactLog2; i++) expect(TblExact, i, zero, "exact after clear");
+    settle();
+    return 0;
+}
