@@ -21,37 +21,37 @@ module mw_act
     parameter int unsigned PREFILL = 72,   // beats that are certain to be there when length is not
     parameter int unsigned TAG_W   = 8     // bits that travel with a beat, at least 1
 ) (
-    input  logic        clk,
-    input  logic        rst,
+    input logic clk,
+    input logic rst,
     // verdicts, one a frame
-    input  logic        v_valid,
-    output logic        v_ready,
-    input  verdict_t    v,
+    input logic v_valid,
+    output logic v_ready,
+    input verdict_t v,
     // the plan for the frame at the head
-    output logic        plan_valid,
-    output logic        plan_drop,
-    output logic        plan_delay,
+    output logic plan_valid,
+    output logic plan_drop,
+    output logic plan_delay,
     output logic [39:0] plan_delay_ns,
-    output logic        plan_whole,     // not to begin before the end of the frame is known
-    output logic        plan_touched,
-    output record_t     plan_rec,
-    output logic        plan_ecn,       // will be done
-    output logic        plan_corrupt,   // will be done: the byte exists
-    input  logic        len_known,      // `len` is the length of the frame at the head
-    input  logic [13:0] len,
-    input  logic        plan_take,      // the last beat of the frame passes, or it is dropped
+    output logic plan_whole,  // not to begin before the end of the frame is known
+    output logic plan_touched,
+    output record_t plan_rec,
+    output logic plan_ecn,  // will be done
+    output logic plan_corrupt,  // will be done: the byte exists
+    input logic len_known,  // `len` is the length of the frame at the head
+    input logic [13:0] len,
+    input logic plan_take,  // the last beat of the frame passes, or it is dropped
     // its beats
-    input  logic        go,
-    input  logic        in_valid,
-    input  logic [10:0] in_index,       // counts the beats of the frame
-    input  logic [DATA_W-1:0] in_data,
-    input  logic        in_pad,         // bytes from in_bytes on are to be zero
-    input  logic [$clog2(DATA_W/8):0] in_bytes,
-    input  logic [TAG_W-1:0] in_tag,
-    output logic        out_valid,      // four cycles of `go` later
+    input logic go,
+    input logic in_valid,
+    input logic [10:0] in_index,  // counts the beats of the frame
+    input logic [DATA_W-1:0] in_data,
+    input logic in_pad,  // bytes from in_bytes on are to be zero
+    input logic [$clog2(DATA_W/8):0] in_bytes,
+    input logic [TAG_W-1:0] in_tag,
+    output logic out_valid,  // four cycles of `go` later
     output logic [DATA_W-1:0] out_data,
     output logic [TAG_W-1:0] out_tag,
-    output logic        active          // beats are on their way
+    output logic active  // beats are on their way
 );
   if ((DATA_W != 64 && DATA_W != 512) || TAG_W < 1) begin : g_bad
     $fatal(1, "mw_act: DATA_W must be 64 or 512, TAG_W at least 1");
@@ -101,12 +101,20 @@ module mw_act
       plan_touched <= v.touched;
       plan_rec <= v.rec;
       // IPv4: low two bits of the second byte. IPv6: bits 5:4 of it (RFC 8200, 3).
-      edit[EditEcn] <= '{valid: ecn, offset: l3 + 1'b1, clear: v.is_ip6 ? 8'h30 : 8'h03,
-                         flip: v.is_ip6 ? 8'h30 : 8'h03};
+      edit[EditEcn] <= '{
+          valid: ecn,
+          offset: l3 + 1'b1,
+          clear: v.is_ip6 ? 8'h30 : 8'h03,
+          flip: v.is_ip6 ? 8'h30 : 8'h03
+      };
       edit[EditSumHi] <= '{valid: sum, offset: l3 + OffsetW'(10), clear: '1, flip: '0};
       edit[EditSumLo] <= '{valid: sum, offset: l3 + OffsetW'(11), clear: '1, flip: '0};
-      edit[EditCorrupt] <= '{valid: v.action.corrupt, offset: base + OffsetW'(v.action.corrupt_offset),
-                             clear: '0, flip: v.action.corrupt_mask};
+      edit[EditCorrupt] <= '{
+          valid: v.action.corrupt,
+          offset: base + OffsetW'(v.action.corrupt_offset),
+          clear: '0,
+          flip: v.action.corrupt_mask
+      };
     end
   end
 
@@ -133,11 +141,11 @@ module mw_act
   endfunction
 
   typedef struct packed {
-    logic [TAG_W-1:0]         tag;
-    logic [Edits-1:0]         hit;
-    lane_t [Edits-1:0]        lane;
-    logic [Edits-1:0][7:0]    clear;
-    logic [Edits-1:0][7:0]    flip;
+    logic [TAG_W-1:0]      tag;
+    logic [Edits-1:0]      hit;
+    lane_t [Edits-1:0]     lane;
+    logic [Edits-1:0][7:0] clear;
+    logic [Edits-1:0][7:0] flip;
   } ctrl_t;
   logic [3:0] valid;  // of stages 1 to 4
   ctrl_t c1, c2, c3;
@@ -159,9 +167,9 @@ module mw_act
         c1.hit <= here;
         if (|here) begin
           for (int e = 0; e < Edits; e++) begin
-            c1.lane[e] <= edit[e].offset[LaneW-1:0];
+            c1.lane[e]  <= edit[e].offset[LaneW-1:0];
             c1.clear[e] <= edit[e].clear;
-            c1.flip[e] <= edit[e].flip;
+            c1.flip[e]  <= edit[e].flip;
           end
         end
         if (here[EditEcn]) ecn1 <= 2'(byte_at(in_data, edit[EditEcn].offset[LaneW-1:0]));
@@ -178,22 +186,22 @@ module mw_act
         {ecn2, hi2, lo2} <= {ecn1, hi1, lo1};
       end
       if (valid[1]) begin
-        c3 <= c2;
-        d3 <= d2;
+        c3   <= c2;
+        d3   <= d2;
         sum3 <= ~(added[15:0] + 16'(added[16]));
       end
       if (valid[2]) begin
-        out_tag <= c3.tag;
+        out_tag  <= c3.tag;
         out_data <= d3;
         if (|c3.hit) begin
           for (int b = 0; b < Bytes; b++) begin
             logic [7:0] clear, flip;
             clear = '0;
-            flip = '0;
+            flip  = '0;
             for (int e = 0; e < Edits; e++) begin
               if (c3.hit[e] && c3.lane[e] == lane_t'(b)) begin
-                clear |= c3.clear[e];
-                flip ^= e == EditSumHi ? sum3[15:8] : e == EditSumLo ? sum3[7:0] : c3.flip[e];
+                clear = clear | c3.clear[e];
+                flip = flip ^ (e == EditSumHi ? sum3[15:8] : e == EditSumLo ? sum3[7:0] : c3.flip[e]);
               end
             end
             out_data[b*8+:8] <= (d3[b*8+:8] & ~clear) ^ flip;

@@ -17,37 +17,37 @@ module mw_delay #(
 ) (
     input  logic                  clk,
     input  logic                  rst,
-    input  logic [63:0]           time_ns,
+    input  logic [          63:0] time_ns,
     input  logic                  go,
     // a frame begins to be taken aside, into `slot`
     output logic                  slot_free,
     output logic [SLOTS_LOG2-1:0] slot,
     input  logic                  take,
-    input  logic [39:0]           take_delay_ns,
-    input  logic [META_W-1:0]     take_meta,
+    input  logic [          39:0] take_delay_ns,
+    input  logic [    META_W-1:0] take_meta,
     // its last beat is issued
     input  logic                  end_valid,
     input  logic [SLOTS_LOG2-1:0] end_slot,
-    input  logic [BEATS_LOG2-1:0] end_index,  // number of the last beat, from 0
-    input  logic [END_W-1:0]      end_info,
+    input  logic [BEATS_LOG2-1:0] end_index,      // number of the last beat, from 0
+    input  logic [     END_W-1:0] end_info,
     // its beats come
     input  logic                  wr_valid,
     input  logic [SLOTS_LOG2-1:0] wr_slot,
     input  logic                  wr_last,
-    input  logic [DATA_W-1:0]     wr_data,
+    input  logic [    DATA_W-1:0] wr_data,
     // a frame can be released
     output logic                  due,
-    input  logic                  start,      // with due and go: its first beat is issued
-    output logic [META_W-1:0]     start_meta,
-    output logic                  issuing,    // a beat is issued with every `go`
+    input  logic                  start,          // with due and go: its first beat is issued
+    output logic [    META_W-1:0] start_meta,
+    output logic                  issuing,        // a beat is issued with every `go`
     output logic                  out_valid,
     output logic                  out_sof,
     output logic                  out_last,
-    output logic [END_W-1:0]      out_info,   // with out_last
-    output logic [DATA_W-1:0]     out_data,
-    output logic                  active,     // beats are on their way
+    output logic [     END_W-1:0] out_info,       // with out_last
+    output logic [    DATA_W-1:0] out_data,
+    output logic                  active,         // beats are on their way
     output logic                  timer_valid,
-    output logic [63:0]           timer_ns    // earliest release
+    output logic [          63:0] timer_ns        // earliest release
 );
   if ((DATA_W != 64 && DATA_W != 512) || BEATS_LOG2 < 1 || BEATS_LOG2 > 11 || SLOTS_LOG2 < 1 ||
       SLOTS_LOG2 > 8 || META_W < 1 || END_W < 1 || LATENCY < 3) begin : g_bad
@@ -160,8 +160,13 @@ module mw_delay #(
   always_ff @(posedge clk) begin
     if (go) begin
       if (issue) begin
-        step[0] <= '{sof: !issuing, last: final_beat, info: issuing ? rd_info : head_info,
-                     slot: at_slot, beat: at_beat};
+        step[0] <= '{
+            sof: !issuing,
+            last: final_beat,
+            info: issuing ? rd_info : head_info,
+            slot: at_slot,
+            beat: at_beat
+        };
       end
       for (int i = 1; i < LATENCY; i++) if (valid[i-1]) step[i] <= step[i-1];
       if (valid[LATENCY-3]) first <= mem[{step[LATENCY-3].slot, step[LATENCY-3].beat}];

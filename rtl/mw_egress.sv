@@ -11,49 +11,49 @@ module mw_egress
 #(
     parameter int unsigned DATA_W = 512  // 64 or 512
 ) (
-    input  logic                        clk,
-    input  logic                        rst,
-    input  logic [63:0]                 time_ns,
-    output logic                        go,
-    input  logic                        main_valid,
-    input  logic                        main_sof,
-    input  logic                        main_last,
-    input  logic [$clog2(DATA_W/8)-1:0] main_len,       // with last, as the next two: its bytes less one
-    input  logic                        main_error,
-    input  logic                        main_truncated,
-    input  logic [DATA_W-1:0]           main_data,
-    input  logic                        held_valid,
-    input  logic                        held_sof,
-    input  logic                        held_last,
-    input  logic [$clog2(DATA_W/8)-1:0] held_len,
-    input  logic                        held_error,
-    input  logic                        held_truncated,
-    input  logic [DATA_W-1:0]           held_data,
+    input logic clk,
+    input logic rst,
+    input logic [63:0] time_ns,
+    output logic go,
+    input logic main_valid,
+    input logic main_sof,
+    input logic main_last,
+    input logic [$clog2(DATA_W/8)-1:0] main_len,  // with last, as the next two: its bytes less one
+    input logic main_error,
+    input logic main_truncated,
+    input logic [DATA_W-1:0] main_data,
+    input logic held_valid,
+    input logic held_sof,
+    input logic held_last,
+    input logic [$clog2(DATA_W/8)-1:0] held_len,
+    input logic held_error,
+    input logic held_truncated,
+    input logic [DATA_W-1:0] held_data,
     // once a frame, in the order in which they come here, some cycles before
-    input  logic                        meta_valid,
-    input  logic                        meta_captured,
-    input  logic                        meta_wanted,    // record it at the tap
-    input  record_t                     meta_rec,
-    output logic [DATA_W-1:0]           m_axis_tdata,
-    output logic [DATA_W/8-1:0]         m_axis_tkeep,
-    output logic                        m_axis_tvalid,
-    input  logic                        m_axis_tready,
-    output logic                        m_axis_tlast,
-    output logic                        m_axis_tuser,   // with tlast: the frame is in error
-    output logic                        tap_valid,
-    output logic                        tap_sof,
-    output logic [DATA_W-1:0]           tap_data,
-    output logic [DATA_W/8-1:0]         tap_keep,
-    output logic                        tap_last,
-    output logic                        tap_error,
-    output logic                        tap_truncated,
-    output logic [63:0]                 tap_time,       // with tap_sof, as the next two
-    output record_t                     tap_rec,
-    output logic                        tap_wanted,
-    output logic                        cnt_tx_frame,
-    output logic [15:0]                 cnt_tx_bytes,   // with cnt_tx_frame
-    output logic                        cnt_captured_tx,
-    output logic                        active
+    input logic meta_valid,
+    input logic meta_captured,
+    input logic meta_wanted,  // record it at the tap
+    input record_t meta_rec,
+    output logic [DATA_W-1:0] m_axis_tdata,
+    output logic [DATA_W/8-1:0] m_axis_tkeep,
+    output logic m_axis_tvalid,
+    input logic m_axis_tready,
+    output logic m_axis_tlast,
+    output logic m_axis_tuser,  // with tlast: the frame is in error
+    output logic tap_valid,
+    output logic tap_sof,
+    output logic [DATA_W-1:0] tap_data,
+    output logic [DATA_W/8-1:0] tap_keep,
+    output logic tap_last,
+    output logic tap_error,
+    output logic tap_truncated,
+    output logic [63:0] tap_time,  // with tap_sof, as the next two
+    output record_t tap_rec,
+    output logic tap_wanted,
+    output logic cnt_tx_frame,
+    output logic [15:0] cnt_tx_bytes,  // with cnt_tx_frame
+    output logic cnt_captured_tx,
+    output logic active
 );
   if (DATA_W != 64 && DATA_W != 512) begin : g_bad
     $fatal(1, "mw_egress: DATA_W must be 64 or 512");
@@ -72,11 +72,23 @@ module mw_egress
   beat_t in, out, late_q;
   logic in_valid, out_valid, late_valid, free, accept;
   assign in_valid = main_valid || held_valid;
-  assign in = held_valid
-      ? '{sof: held_sof, last: held_last, error: held_error, truncated: held_truncated,
-          len: held_len, data: held_data}
-      : '{sof: main_sof, last: main_last, error: main_error, truncated: main_truncated,
-          len: main_len, data: main_data};
+  assign in = held_valid ?
+      '{
+          sof: held_sof,
+          last: held_last,
+          error: held_error,
+          truncated: held_truncated,
+          len: held_len,
+          data: held_data
+      }
+      : '{
+          sof: main_sof,
+          last: main_last,
+          error: main_error,
+          truncated: main_truncated,
+          len: main_len,
+          data: main_data
+      };
   assign go = !late_valid;
   assign free = !out_valid || m_axis_tready;
   assign accept = out_valid && m_axis_tready;
@@ -88,7 +100,7 @@ module mw_egress
   end
   always_ff @(posedge clk) begin
     if (rst) begin
-      out_valid <= 1'b0;
+      out_valid  <= 1'b0;
       late_valid <= 1'b0;
     end else begin
       if (free) out_valid <= late_valid || in_valid;
@@ -97,10 +109,10 @@ module mw_egress
   end
 
   assign m_axis_tvalid = out_valid;
-  assign m_axis_tdata = out.data;
-  assign m_axis_tkeep = out.last ? ~({Bytes{1'b1}} << 1 << out.len) : '1;
-  assign m_axis_tlast = out.last;
-  assign m_axis_tuser = out.last && out.error;
+  assign m_axis_tdata  = out.data;
+  assign m_axis_tkeep  = out.last ? ~({Bytes{1'b1}} << 1 << out.len) : '1;
+  assign m_axis_tlast  = out.last;
+  assign m_axis_tuser  = out.last && out.error;
 
   // At most seven frames are between issue and the MAC: one a stage.
   logic captured, wanted, meta_there, meta_room;

@@ -14,32 +14,32 @@ module mw_ingress
 ) (
     input  logic                clk,
     input  logic                rst,
-    input  logic [63:0]         time_ns,
-    input  logic [DATA_W-1:0]   s_axis_tdata,
-    input  logic [DATA_W/8-1:0] s_axis_tkeep,   // contiguous from byte 0, never zero
+    input  logic [        63:0] time_ns,
+    input  logic [  DATA_W-1:0] s_axis_tdata,
+    input  logic [DATA_W/8-1:0] s_axis_tkeep,      // contiguous from byte 0, never zero
     input  logic                s_axis_tvalid,
     input  logic                s_axis_tlast,
-    input  logic                s_axis_tuser,   // with tlast: the MAC saw an error
-    input  logic                admit,          // room for one more frame
-    input  logic                capture,        // record the frames that begin now
+    input  logic                s_axis_tuser,      // with tlast: the MAC saw an error
+    input  logic                admit,             // room for one more frame
+    input  logic                capture,           // record the frames that begin now
     output logic                out_valid,
     output logic                out_sof,
-    output logic [DATA_W-1:0]   out_data,
+    output logic [  DATA_W-1:0] out_data,
     output logic [DATA_W/8-1:0] out_keep,
     output logic                out_last,
-    output logic                out_error,      // with out_last
-    output logic                out_truncated,  // with out_last
+    output logic                out_error,         // with out_last
+    output logic                out_truncated,     // with out_last
     output logic                out_captured,
-    output logic [63:0]         out_stamp,
-    output logic [31:0]         out_packet_id,
-    output logic                cnt_frame,      // a frame began
+    output logic [        63:0] out_stamp,
+    output logic [        31:0] out_packet_id,
+    output logic                cnt_frame,         // a frame began
     output logic                cnt_frame_end,
-    output logic [15:0]         cnt_bytes,      // with cnt_frame_end: its length; saturates
+    output logic [        15:0] cnt_bytes,         // with cnt_frame_end: its length; saturates
     output logic                cnt_error,
     output logic                cnt_runt,
     output logic                cnt_truncated,
     output logic                cnt_lost,
-    output logic                cnt_captured,       // a frame to be captured began, lost or not
+    output logic                cnt_captured,      // a frame to be captured began, lost or not
     output logic                cnt_captured_lost
 );
   if ((DATA_W != 64 && DATA_W != 512) || LANE > 1) begin : g_bad
@@ -51,7 +51,7 @@ module mw_ingress
   localparam int unsigned BeatW = 17 - $clog2(Bytes);  // counts to 65536 bytes and stays there
 
   logic in_frame;  // the next beat does not begin a frame
-  logic passing;   // beats of this frame go on
+  logic passing;  // beats of this frame go on
   logic [BeatW-1:0] beats;  // of this frame, so far
   logic [31:0] next_id;
 
@@ -69,11 +69,11 @@ module mw_ingress
   always_ff @(posedge clk) begin
     if (rst) begin
       in_frame <= 1'b0;
-      passing <= 1'b0;
-      next_id <= '0;
+      passing  <= 1'b0;
+      next_id  <= '0;
     end else if (s_axis_tvalid) begin
       in_frame <= !s_axis_tlast;
-      passing <= pass && !cut;
+      passing  <= pass && !cut;
       if (first && admit) next_id <= next_id + 1'b1;
     end
   end
@@ -95,14 +95,14 @@ module mw_ingress
     end
     if (at_end) begin
       cnt_bytes <= |bytes[17:16] ? '1 : bytes[15:0];
-      cnt_runt <= bytes < 18'(MinFrame);
+      cnt_runt  <= bytes < 18'(MinFrame);
       cnt_error <= s_axis_tuser;
     end else begin
-      cnt_runt <= 1'b0;
+      cnt_runt  <= 1'b0;
       cnt_error <= 1'b0;
     end
     if (rst) begin
-      cnt_runt <= 1'b0;
+      cnt_runt  <= 1'b0;
       cnt_error <= 1'b0;
     end
   end

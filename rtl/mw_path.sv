@@ -16,64 +16,64 @@ module mw_path
   import mw_pkg::*;
 #(
     parameter int unsigned DATA_W = 512,  // 64 or 512
-    parameter int unsigned LANE = 0,      // 0: A to B, 1: B to A
+    parameter int unsigned LANE = 0,  // 0: A to B, 1: B to A
     // 2**FIFO_LOG2 beats; at least four longest frames: half of it may wait when a longest
     // frame is released, and one more is admitted after that
     parameter int unsigned FIFO_LOG2 = $clog2(4 * MaxFrame * 8 / DATA_W),
-    parameter int unsigned INFLIGHT_LOG2 = 8,     // frames between admission and issue, 8 to 12
+    parameter int unsigned INFLIGHT_LOG2 = 8,  // frames between admission and issue, 8 to 12
     parameter int unsigned DELAY_SLOTS_LOG2 = 4,  // frames held back at a time, 1 to 8
     // Beats of a longest frame that come while the frame leaves at 1 beat a cycle and arrives at
     // 0.6 (100 Gb/s on 512 bits at 322 MHz), and some for the arrival's jitter.
     parameter int unsigned PREFILL = (MaxFrame * 8 / DATA_W * 2 + 4) / 5 + 8
 ) (
-    input  logic                clk,
-    input  logic                rst,
-    input  logic [63:0]         time_ns,
+    input logic clk,
+    input logic rst,
+    input logic [63:0] time_ns,
     // from mw_ingress
-    input  logic                in_valid,
-    input  logic                in_sof,
-    input  logic [DATA_W-1:0]   in_data,
-    input  logic [DATA_W/8-1:0] in_keep,
-    input  logic                in_last,
-    input  logic                in_error,
-    input  logic                in_truncated,
-    input  logic                in_captured,
-    output logic                admit,       // room for a longest frame
-    input  logic                tap_room,    // others have room for a frame
+    input logic in_valid,
+    input logic in_sof,
+    input logic [DATA_W-1:0] in_data,
+    input logic [DATA_W/8-1:0] in_keep,
+    input logic in_last,
+    input logic in_error,
+    input logic in_truncated,
+    input logic in_captured,
+    output logic admit,  // room for a longest frame
+    input logic tap_room,  // others have room for a frame
     // verdicts, one a frame, in the frames' order
-    input  logic                v_valid,
-    input  verdict_t            v,
+    input logic v_valid,
+    input verdict_t v,
     // to the MAC
-    output logic [DATA_W-1:0]   m_axis_tdata,
+    output logic [DATA_W-1:0] m_axis_tdata,
     output logic [DATA_W/8-1:0] m_axis_tkeep,
-    output logic                m_axis_tvalid,
-    input  logic                m_axis_tready,
-    output logic                m_axis_tlast,
-    output logic                m_axis_tuser,
+    output logic m_axis_tvalid,
+    input logic m_axis_tready,
+    output logic m_axis_tlast,
+    output logic m_axis_tuser,
     // to the egress tap, as the MAC takes it
-    output logic                tap_valid,
-    output logic                tap_sof,
-    output logic [DATA_W-1:0]   tap_data,
+    output logic tap_valid,
+    output logic tap_sof,
+    output logic [DATA_W-1:0] tap_data,
     output logic [DATA_W/8-1:0] tap_keep,
-    output logic                tap_last,
-    output logic                tap_error,
-    output logic                tap_truncated,
-    output logic [63:0]         tap_time,    // with tap_sof, as the next two
-    output record_t             tap_rec,
-    output logic                tap_wanted,
-    output logic                cnt_tx_frame,
-    output logic [15:0]         cnt_tx_bytes,  // with cnt_tx_frame
-    output logic                cnt_dropped,
-    output logic                cnt_marked,
-    output logic                cnt_corrupted,
-    output logic                cnt_delayed,
-    output logic                cnt_delay_full,
-    output logic                cnt_captured_tx,
-    output logic                cnt_captured_dropped,
-    output logic [1:0]          done_captured,  // how many captured frames left or were dropped
-    output logic                timer_valid,
-    output logic [63:0]         timer_ns,    // earliest release of a frame that is held back
-    output logic                busy         // anything else is on its way
+    output logic tap_last,
+    output logic tap_error,
+    output logic tap_truncated,
+    output logic [63:0] tap_time,  // with tap_sof, as the next two
+    output record_t tap_rec,
+    output logic tap_wanted,
+    output logic cnt_tx_frame,
+    output logic [15:0] cnt_tx_bytes,  // with cnt_tx_frame
+    output logic cnt_dropped,
+    output logic cnt_marked,
+    output logic cnt_corrupted,
+    output logic cnt_delayed,
+    output logic cnt_delay_full,
+    output logic cnt_captured_tx,
+    output logic cnt_captured_dropped,
+    output logic [1:0] done_captured,  // how many captured frames left or were dropped
+    output logic timer_valid,
+    output logic [63:0] timer_ns,  // earliest release of a frame that is held back
+    output logic busy  // anything else is on its way
 );
   localparam int unsigned Bytes = DATA_W / 8;
   localparam int unsigned LaneW = $clog2(Bytes);
@@ -89,12 +89,13 @@ module mw_path
   localparam int unsigned Light = LightFrames < Fifo / 2 ? LightFrames : Fifo / 2;
 
   if ((DATA_W != 64 && DATA_W != 512) || LANE > 1 || Fifo < 4 * MaxBeats || INFLIGHT_LOG2 > 12 ||
-      (Inflight - 2 * Margin) * MinBeats < MaxBeats + PREFILL || PREFILL * Bytes < 64 || PREFILL > MaxBeats) begin : g_bad
+      (Inflight - 2 * Margin) * MinBeats < MaxBeats + PREFILL || PREFILL * Bytes < 64 ||
+      PREFILL > MaxBeats) begin : g_bad
     $fatal(1, "mw_path, lane %0d: a parameter is out of its range", LANE);
   end
 
   typedef struct packed {
-    logic [LaneW-1:0] len;  // bytes of the last beat less one
+    logic [LaneW-1:0] len;        // bytes of the last beat less one
     logic             error;
     logic             truncated;
   } end_t;
@@ -107,7 +108,7 @@ module mw_path
 
   // ---- What waits: beats, lengths of frames that have ended, verdicts ----
   logic f_room, f_valid, f_pop, f_captured, f_last;
-  logic [DATA_W-1:0] f_data;
+  logic [ DATA_W-1:0] f_data;
   logic [FIFO_LOG2:0] f_free;
   mw_fifo #(
       .WIDTH(DATA_W + 2),
@@ -189,7 +190,7 @@ module mw_path
   slot_t slot;
 
   logic in_frame;  // of the FIFO: its first beat has been issued
-  logic padding;   // its last beat has been, and zeros follow
+  logic padding;  // its last beat has been, and zeros follow
   logic [10:0] index;
   logic ready, issue, final_beat, drop, short_frame, sof;
   assign sof = !in_frame;
@@ -226,7 +227,7 @@ module mw_path
   always_ff @(posedge clk) begin
     if (issue && sof) begin
       aside_q <= aside;
-      slot_q <= slot;
+      slot_q  <= slot;
     end
   end
 
@@ -236,8 +237,11 @@ module mw_path
     meta = '{captured: f_captured, wanted: f_captured && plan_touched, rec: plan_rec};
     meta.rec.tap = 1'b1;
     meta.rec.done = '{ecn: plan_ecn, corrupt: plan_corrupt, delay: aside, default: '0};
-    frame_end = '{len: short_frame ? LaneW'(MinFrame - 1) : LaneW'(l_length - 1'b1),
-                  error: l_error, truncated: l_truncated};
+    frame_end = '{
+        len: short_frame ? LaneW'(MinFrame - 1) : LaneW'(l_length - 1'b1),
+        error: l_error,
+        truncated: l_truncated
+    };
   end
 
   typedef struct packed {
@@ -251,9 +255,9 @@ module mw_path
   logic act_valid, act_active;
   logic [DATA_W-1:0] act_data;
   mw_act #(
-      .DATA_W(DATA_W),
+      .DATA_W (DATA_W),
       .PREFILL(PREFILL),
-      .TAG_W($bits(tag_t))
+      .TAG_W  ($bits(tag_t))
   ) i_act (
       .clk,
       .rst,
@@ -328,7 +332,7 @@ module mw_path
   );
 
   meta_t out_meta;
-  logic egress_active;
+  logic  egress_active;
   assign out_meta = held_start ? held_meta : meta;
   mw_egress #(
       .DATA_W(DATA_W)

@@ -14,11 +14,11 @@ module mw_sorted_queue #(
     input  logic               clk,
     input  logic               rst,
     input  logic               in_valid,
-    input  logic [KEY_W-1:0]   in_key,
+    input  logic [  KEY_W-1:0] in_key,
     input  logic [VALUE_W-1:0] in_value,
     output logic               out_valid,
     input  logic               out_ready,
-    output logic [KEY_W-1:0]   out_key,
+    output logic [  KEY_W-1:0] out_key,
     output logic [VALUE_W-1:0] out_value
 );
   if (KEY_W < 1 || VALUE_W < 1 || DEPTH_LOG2 < 1 || DEPTH_LOG2 > 8) begin : g_bad
