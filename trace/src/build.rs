@@ -151,7 +151,7 @@ pub fn tcp(path: &Path, segment: &TcpSegment, payload: &[u8]) -> Vec<u8> {
     frame.extend(path.dst.port().to_be_bytes());
     frame.extend(segment.seq.to_be_bytes());
     frame.extend(segment.ack.to_be_bytes());
-    frame.extend([(header_len / 4 << 4) as u8, segment.flags]);
+    frame.extend([((header_len / 4) << 4) as u8, segment.flags]);
     frame.extend(segment.window.to_be_bytes());
     frame.extend([0; 4]);
     frame.extend(&segment.options);

@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::block::{Block, BlockHeader, Entry, HEADER_BYTES};
+use crate::block::{Block, BlockHeader, Counters, Entry, HEADER_BYTES};
 use crate::error::{Error, Result};
 use crate::units::{Lane, Tap};
 
@@ -311,5 +311,13 @@ impl ByTime<'_> {
     /// Where and why reading stopped, unless the file ended with a whole block.
     pub fn stop(&self) -> Option<&Stop> {
         self.taps.iter().find_map(Entries::stop)
+    }
+
+    /// Counters of the latest block that was read.
+    pub fn counters(&self) -> Counters {
+        let headers = self.taps.iter().filter_map(Entries::header);
+        headers
+            .max_by_key(|header| header.number)
+            .map_or_else(Counters::default, |h| h.counters)
     }
 }

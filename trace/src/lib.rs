@@ -11,6 +11,7 @@ pub mod block;
 pub mod build;
 pub mod capture;
 mod error;
+pub mod export;
 pub mod packet;
 pub mod record;
 pub mod units;
