@@ -140,15 +140,29 @@ module mw_act
     return data[{lane, 3'b000}+:8];
   endfunction
 
+  // The edits of a beat.
   typedef struct packed {
-    logic [TAG_W-1:0]      tag;
     logic [Edits-1:0]      hit;
     lane_t [Edits-1:0]     lane;
     logic [Edits-1:0][7:0] clear;
     logic [Edits-1:0][7:0] flip;
-  } ctrl_t;
+  } edits_t;
+  function automatic logic [7:0] edited(input logic [7:0] old, input lane_t lane, input edits_t c,
+                                        input logic [15:0] checksum);
+    logic [7:0] clear, flip;
+    clear = '0;
+    flip  = '0;
+    for (int e = 0; e < Edits; e++) begin
+      if (c.hit[e] && c.lane[e] == lane) begin
+        clear = clear | c.clear[e];
+        flip = flip ^ (e == EditSumHi ? checksum[15:8] : e == EditSumLo ? checksum[7:0] : c.flip[e]);
+      end
+    end
+    return (old & ~clear) ^ flip;
+  endfunction
   logic [3:0] valid;  // of stages 1 to 4
-  ctrl_t c1, c2, c3;
+  edits_t c1, c2, c3;
+  logic [TAG_W-1:0] tag1, tag2, tag3;
   logic [DATA_W-1:0] d1, d2, d3;
   logic [1:0] ecn1, ecn2;
   logic [7:0] hi1, hi2, lo1, lo2;
@@ -163,7 +177,7 @@ module mw_act
   always_ff @(posedge clk) begin
     if (go) begin
       if (in_valid) begin
-        c1.tag <= in_tag;
+        tag1   <= in_tag;
         c1.hit <= here;
         if (|here) begin
           for (int e = 0; e < Edits; e++) begin
@@ -181,30 +195,23 @@ module mw_act
         end
       end
       if (valid[0]) begin
+        tag2 <= tag1;
         c2 <= c1;
         d2 <= d1;
         {ecn2, hi2, lo2} <= {ecn1, hi1, lo1};
       end
       if (valid[1]) begin
+        tag3 <= tag2;
         c3   <= c2;
         d3   <= d2;
         sum3 <= ~(added[15:0] + 16'(added[16]));
       end
       if (valid[2]) begin
-        out_tag  <= c3.tag;
+        out_tag  <= tag3;
         out_data <= d3;
         if (|c3.hit) begin
           for (int b = 0; b < Bytes; b++) begin
-            logic [7:0] clear, flip;
-            clear = '0;
-            flip  = '0;
-            for (int e = 0; e < Edits; e++) begin
-              if (c3.hit[e] && c3.lane[e] == lane_t'(b)) begin
-                clear = clear | c3.clear[e];
-                flip = flip ^ (e == EditSumHi ? sum3[15:8] : e == EditSumLo ? sum3[7:0] : c3.flip[e]);
-              end
-            end
-            out_data[b*8+:8] <= (d3[b*8+:8] & ~clear) ^ flip;
+            out_data[b*8+:8] <= edited(d3[b*8+:8], lane_t'(b), c3, sum3);
           end
         end
       end
