@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use midwire_trace::{Actions, Capture, Record, Tap};
+use midwire_trace::packet::Packet;
+use midwire_trace::{Actions, Capture, Flags, Record, Tap};
 
 use crate::compile::direction;
 use crate::plan::{Direction, Event, Iterations, Plan};
@@ -24,6 +25,22 @@ struct Touched {
 struct Seen {
     record: Record,
     snapshot: Vec<u8>,
+}
+
+impl Seen {
+    /// ECN field of the IP header, when the snapshot holds it.
+    fn ecn(&self) -> Option<u8> {
+        let packet = Packet::parse_snapshot(&self.snapshot, self.record.length.into());
+        packet.net.map(|net| net.ecn())
+    }
+}
+
+/// A packet at a position.
+struct Hit<'a> {
+    ingress: &'a Seen,
+    egress: Option<&'a Seen>,
+    /// The n-th at this position; saturates like the records do.
+    iteration: u8,
 }
 
 /// Packets that hit a slot, and the time of the first record.
@@ -63,16 +80,39 @@ impl TouchedPackets {
         touched
     }
 
-    /// Ingress records that name a slot, in the order of the packets.
-    fn of_slot(
-        &self,
-        wanted: Direction,
-        slot: u32,
-    ) -> impl Iterator<Item = (&Seen, Option<&Seen>)> {
-        self.packets
-            .range((wanted, 0)..=(wanted, u32::MAX))
-            .filter_map(|(_, touched)| Some((touched.ingress.as_ref()?, touched.egress.as_ref())))
-            .filter(move |(ingress, _)| ingress.record.slot == Some(slot))
+    /// Packets at a position, in their order.
+    ///
+    /// A packet that is at two positions names only one of them in its record. Where a slot saw
+    /// as many packets more as there are such ones, these are they.
+    fn hits(&self, position: &PositionRecord) -> Vec<Hit<'_>> {
+        let at = position.direction;
+        let packets = || {
+            self.packets
+                .range((at, 0)..=(at, u32::MAX))
+                .filter_map(|(_, touched)| {
+                    Some((touched.ingress.as_ref()?, touched.egress.as_ref()))
+                })
+        };
+        let named = |seen: &Seen| seen.record.slot == Some(position.slot);
+        let hidden = |seen: &Seen| {
+            !named(seen)
+                && seen.record.flags.contains(Flags::MULTI)
+                && seen.record.connection.map(u32::from) == Some(position.connection)
+        };
+        let count = |wanted: &dyn Fn(&Seen) -> bool| {
+            packets().filter(|(ingress, _)| wanted(ingress)).count() as u64
+        };
+        let missing = position.seen.saturating_sub(count(&named));
+        let take_hidden = missing > 0 && missing == count(&hidden);
+        packets()
+            .filter(|(ingress, _)| named(ingress) || take_hidden && hidden(ingress))
+            .zip(1_u64..)
+            .map(|((ingress, egress), n)| Hit {
+                ingress,
+                egress,
+                iteration: u8::try_from(n).unwrap_or(u8::MAX),
+            })
+            .collect()
     }
 }
 
@@ -110,16 +150,15 @@ fn disagreement(position: &PositionRecord, touched: &TouchedPackets) -> Option<C
             .iter()
             .any(|clause| (clause.first..=clause.last).contains(&iteration))
     };
-    let iterations: Vec<u8> = touched
-        .of_slot(position.direction, position.slot)
-        .map(|(ingress, _)| ingress.record.iteration)
-        .collect();
-    let seen = iterations.len() as u64;
-    let fired = iterations
-        .iter()
-        .filter(|&&iteration| acts(iteration))
-        .count() as u64;
-    if (seen, fired) == (position.seen, position.fired) {
+    let hits = touched.hits(position);
+    let seen = hits.len() as u64;
+    let fired = hits.iter().filter(|hit| acts(hit.iteration)).count() as u64;
+    // A record's own count of the position is that of the packets in the capture.
+    let miscounted = hits.iter().find(|hit| {
+        let record = &hit.ingress.record;
+        record.slot == Some(position.slot) && record.iteration != hit.iteration
+    });
+    if (seen, fired) == (position.seen, position.fired) && miscounted.is_none() {
         return None;
     }
     let events: Vec<String> = position
@@ -133,10 +172,19 @@ fn disagreement(position: &PositionRecord, touched: &TouchedPackets) -> Option<C
             "the card's slot and the records agree on event {}",
             events.join(", ")
         ),
-        found: format!(
-            "slot {} {}: the card saw {} packets and acted {} times, the records show {seen} and {fired}",
-            position.slot, position.direction, position.seen, position.fired
-        ),
+        found: match miscounted {
+            Some(hit) => format!(
+                "packet {} {} is the {}. at the position, its record says the {}.",
+                hit.ingress.record.packet_id,
+                position.direction,
+                hit.iteration,
+                hit.ingress.record.iteration
+            ),
+            None => format!(
+                "slot {} {}: the card saw {} packets and acted {} times, the records show {seen} and {fired}",
+                position.slot, position.direction, position.seen, position.fired
+            ),
+        },
         holds: false,
     })
 }
@@ -158,9 +206,9 @@ fn measure(
     });
     let firings: Vec<Firing> = position
         .into_iter()
-        .flat_map(|position| touched.of_slot(position.direction, position.slot))
-        .filter(|(ingress, _)| event.iterations.contains(ingress.record.iteration))
-        .map(|(ingress, egress)| firing(event, ingress, egress))
+        .flat_map(|position| touched.hits(position))
+        .filter(|hit| event.iterations.contains(hit.iteration))
+        .map(|hit| firing(event, &hit))
         .collect();
     let seen = position.map_or(0, |position| position.seen);
     let done_times = firings
@@ -222,11 +270,16 @@ fn times(n: u64) -> String {
     }
 }
 
-fn firing(event: &Event, ingress: &Seen, egress: Option<&Seen>) -> Firing {
+fn firing(event: &Event, hit: &Hit<'_>) -> Firing {
+    let Hit {
+        ingress,
+        egress,
+        iteration,
+    } = *hit;
     let asked = &event.action;
     let mut firing = Firing {
         packet_id: ingress.record.packet_id,
-        iteration: ingress.record.iteration,
+        iteration,
         time_ns: ingress.record.time.0,
         left_ns: egress.map(|egress| egress.record.time.0),
         failure: None,
@@ -247,7 +300,7 @@ fn firing(event: &Event, ingress: &Seen, egress: Option<&Seen>) -> Firing {
         return firing;
     };
     let done = egress.record.actions;
-    firing.ecn = ecn(&ingress.snapshot).zip(ecn(&egress.snapshot));
+    firing.ecn = ingress.ecn().zip(egress.ecn());
     firing.changed = changed(&ingress.snapshot, &egress.snapshot);
     if let Some(delay) = asked.delay {
         let measured_ns = egress.record.time.since(ingress.record.time).0;
@@ -334,22 +387,6 @@ fn ecn_name(field: u8) -> &'static str {
     }
 }
 
-/// The ECN field of a frame's IP header, behind up to two VLAN tags.
-fn ecn(frame: &[u8]) -> Option<u8> {
-    let mut at = 12;
-    for _ in 0..3 {
-        let ether_type = u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]);
-        match ether_type {
-            0x8100 | 0x88a8 => at += 4,
-            0x0800 => return Some(frame.get(at + 3)? & 3),
-            // Traffic class: the low half of byte 0 and the high half of byte 1 (RFC 8200, 3).
-            0x86dd => return Some((frame.get(at + 3)? >> 4) & 3),
-            _ => return None,
-        }
-    }
-    None
-}
-
 fn changed(before: &[u8], after: &[u8]) -> Vec<ChangedByte> {
     (0..)
         .zip(before.iter().zip(after))
@@ -377,7 +414,9 @@ mod tests {
 
     fn frame(ecn: u8) -> Vec<u8> {
         let mut frame = vec![0; 64];
-        frame[12..16].copy_from_slice(&[0x08, 0x00, 0x45, ecn]);
+        // IPv4 of 50 bytes with a protocol for experiments.
+        frame[12..18].copy_from_slice(&[0x08, 0x00, 0x45, ecn, 0, 50]);
+        frame[22..24].copy_from_slice(&[64, 253]);
         frame
     }
 
@@ -566,6 +605,48 @@ mod tests {
     }
 
     #[test]
+    fn a_packet_at_two_positions_counts_at_both() {
+        let mut packets = packets(vec![
+            (
+                seen(1, 1, Tap::Ingress, 5_000, Actions::DROP, &frame(2)),
+                None,
+            ),
+            (
+                seen(2, 1, Tap::Ingress, 6_000, Actions::DROP, &frame(2)),
+                None,
+            ),
+        ]);
+        // The second names another slot, and says that there was one more.
+        let second = packets.packets.get_mut(&(Direction::AToB, 2)).unwrap();
+        let record = &mut second.ingress.as_mut().unwrap().record;
+        (record.slot, record.flags, record.connection) = (Some(SLOT + 1), Flags::MULTI, Some(0));
+        let positions = [position(2, 2)];
+        assert_eq!(disagreement(&positions[0], &packets), None);
+        let record = measure(1, &event("drop"), &positions, &packets);
+        assert!(
+            record.done && record.firings[1].packet_id == 2,
+            "{record:?}"
+        );
+        // Of one packet more it can't be told which it was.
+        assert!(disagreement(&position(3, 2), &packets).is_some());
+    }
+
+    #[test]
+    fn a_record_that_miscounts_its_position_is_told() {
+        let drop = |id, n| {
+            (
+                seen(id, n, Tap::Ingress, 5_000, Actions::DROP, &frame(2)),
+                None,
+            )
+        };
+        let check = disagreement(&position(2, 2), &packets(vec![drop(1, 1), drop(2, 3)])).unwrap();
+        assert!(
+            check.found.contains("packet 2 a-to-b is the 2."),
+            "{check:?}"
+        );
+    }
+
+    #[test]
     fn slots_and_records_must_agree() {
         let drop = |id, n| {
             (
@@ -579,17 +660,5 @@ mod tests {
             let check = disagreement(&position(seen, fired), &all).unwrap();
             assert!(!check.holds && check.what.ends_with("event 1"), "{check:?}");
         }
-    }
-
-    #[test]
-    fn the_ecn_field_is_found_behind_tags() {
-        let mut tagged = vec![0; 64];
-        tagged[12..14].copy_from_slice(&[0x88, 0xa8]);
-        tagged[16..18].copy_from_slice(&[0x81, 0x00]);
-        tagged[20..24].copy_from_slice(&[0x86, 0xdd, 0x60, 0x20]);
-        assert_eq!(ecn(&tagged), Some(2));
-        assert_eq!(ecn(&frame(1)), Some(1));
-        assert_eq!(ecn(&frame(1)[..15]), None);
-        assert_eq!(ecn(&[0; 64]), None);
     }
 }

@@ -168,7 +168,10 @@ mod tests {
         serde_saphyr::from_str(text).unwrap()
     }
 
-    fn merged(text: &str) -> Result<Vec<(u8, u8, String, Vec<usize>)>, Conflict> {
+    /// First and last iteration, action and events of each clause.
+    type Told = Vec<(u8, u8, String, Vec<usize>)>;
+
+    fn merged(text: &str) -> Result<Told, Conflict> {
         let events = events(text);
         let indexed: Vec<_> = events.iter().enumerate().collect();
         Ok(merge(&indexed)?

@@ -39,7 +39,7 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
 fn unscaled(f: &mut fmt::Formatter<'_>, value: u64, units: &[(&str, u64)]) -> fmt::Result {
     let (name, scale) = units
         .iter()
-        .filter(|(_, scale)| value != 0 && value % scale == 0)
+        .filter(|(_, scale)| value != 0 && value.is_multiple_of(*scale))
         .max_by_key(|(_, scale)| *scale)
         .unwrap_or(&units[0]);
     write!(f, "{}{name}", value / scale)
