@@ -12,6 +12,7 @@ pub mod build;
 pub mod capture;
 mod error;
 pub mod export;
+pub mod identity;
 pub mod packet;
 pub mod record;
 pub mod units;
