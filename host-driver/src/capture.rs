@@ -515,7 +515,12 @@ impl Consumer {
     /// that is not whole. True when a block was taken.
     fn check_up(&mut self) -> std::result::Result<bool, Trouble> {
         let registers = &self.shared().registers;
-        if registers.read(regs::STATUS)? & regs::status::DMA_ERROR != 0 {
+        let status = registers.read(regs::STATUS)?;
+        if status == u32::MAX {
+            // What the bus answers for a device that is gone.
+            return Err(Trouble::Card("the card does not answer any more".into()));
+        }
+        if status & regs::status::DMA_ERROR != 0 {
             return Err(Trouble::Card(
                 "the card's DMA was refused by the host".into(),
             ));

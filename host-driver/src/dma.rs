@@ -54,7 +54,8 @@ impl DmaMemory {
 }
 
 fn share(len: usize, huge: bool) -> io::Result<(File, MmapRaw)> {
-    let flags = libc::MFD_CLOEXEC | if huge { libc::MFD_HUGETLB } else { 0 };
+    let huge = if huge { libc::MFD_HUGETLB } else { 0 };
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | huge;
     // SAFETY: the name is a C string; the result is checked.
     let fd = unsafe { libc::memfd_create(c"midwire-ring".as_ptr(), flags) };
     if fd < 0 {
@@ -63,6 +64,12 @@ fn share(len: usize, huge: bool) -> io::Result<(File, MmapRaw)> {
     // SAFETY: `fd` is a fresh descriptor that nothing else owns.
     let file = unsafe { File::from_raw_fd(fd) };
     file.set_len(len as u64)?;
+    // Who is given the descriptor must not be able to take pages away from under our mapping.
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: a plain call on an open descriptor; the result is checked.
+    if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
     let map = MmapOptions::new().len(len).populate().map_raw(&file)?;
     Ok((file, map))
 }

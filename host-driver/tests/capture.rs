@@ -237,16 +237,25 @@ fn a_full_disk_ends_the_capture_but_not_the_card() {
 }
 
 #[test]
-fn a_refused_dma_ends_the_capture() {
+fn a_card_that_fails_or_goes_ends_the_capture() {
     let dir = tempfile::tempdir().expect("tempdir");
-    let (model, card) = open(Faults::default());
-    let capture = card
-        .start_capture(config(&dir.path().join("capture.mwc")))
-        .expect("start");
-    model.state().dma_error = true;
-    wait_for("the end", || capture.progress().ended);
-    let text = capture.stop().unwrap_err().to_string();
-    assert!(text.contains("DMA was refused"), "{text}");
+    for (gone, why) in [
+        (false, "DMA was refused"),
+        (true, "does not answer any more"),
+    ] {
+        let (model, card) = open(Faults::default());
+        let capture = card
+            .start_capture(config(&dir.path().join("capture.mwc")))
+            .expect("start");
+        if gone {
+            model.state().gone = true;
+        } else {
+            model.state().dma_error = true;
+        }
+        wait_for("the end", || capture.progress().ended);
+        let text = capture.stop().unwrap_err().to_string();
+        assert!(text.contains(why), "{text}");
+    }
 }
 
 #[test]

@@ -176,7 +176,7 @@ fn a_program_is_found_by_the_way_the_card_looks() {
         let slot_row = model.row(2, Lane::BtoA, slot.slot);
         assert_eq!(bits(&slot_row, 0, 48), 0x0001_0101, "1 to 1, action 0");
     }
-    let key = 3 << 40 | 0x1234_56;
+    let key = 3 << 40 | 0x12_3456;
     let row = look_up(&model, 1, Lane::AtoB, key, 56).expect("found");
     assert_eq!((bits(&row, 80, 8), bits(&row, 56, 24)), (0x78, 0));
     assert_eq!(bits(&model.row(4, Lane::AtoB, 0), 0, 66), 1, "drop alone");

@@ -96,6 +96,11 @@ impl VfioUser {
                 "{name} did not answer within {} ms; it hangs, or another program uses it",
                 greeting.as_millis()
             )),
+            ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => {
+                Error::Unavailable(format!(
+                    "{name} closed the connection at once; another program may be using it"
+                ))
+            }
             _ => Error::Unavailable(format!("{name} refused the connection: {e}")),
         })?;
         let explain = |e| Error::io(format!("learn what {name} is"))(e);

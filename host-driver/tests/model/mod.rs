@@ -50,6 +50,8 @@ pub struct State {
     pub vectors: Vec<EventFd>,
     pub capturing: bool,
     pub dma_error: bool,
+    /// Answers as a bus does for a device that is not there.
+    pub gone: bool,
     pub resets: u32,
     builder: Option<BlockBuilder>,
     produced: u32,
@@ -69,6 +71,7 @@ impl Model {
             vectors: Vec::new(),
             capturing,
             dma_error: false,
+            gone: false,
             resets: 0,
             builder: None,
             produced: 0,
@@ -191,6 +194,7 @@ impl State {
     fn read(&self, register: u32) -> u32 {
         let faults = &self.faults;
         match register {
+            _ if self.gone => u32::MAX,
             regs::ID => faults.id.unwrap_or(0x4d57_4952),
             regs::VERSION => faults.version.unwrap_or(1),
             regs::MAP_HASH => faults.map_hash.unwrap_or(regs::EXPECTED_MAP_HASH),
@@ -206,9 +210,10 @@ impl State {
             regs::MAX_FRAME => 10240,
             regs::STATUS => {
                 let busy = regs::status::TABLE_BUSY | regs::status::CLEAR_BUSY;
-                u32::from(self.capturing) * regs::status::CAPTURE_ACTIVE
-                    | u32::from(self.dma_error) * regs::status::DMA_ERROR
-                    | u32::from(faults.busy_for_ever) * busy
+                let bit = |on, mask| if on { mask } else { 0 };
+                bit(self.capturing, regs::status::CAPTURE_ACTIVE)
+                    | bit(self.dma_error, regs::status::DMA_ERROR)
+                    | bit(faults.busy_for_ever, busy)
             }
             regs::RING_PRODUCED => self.produced,
             regs::NOW => 0x89ab_cdef,
