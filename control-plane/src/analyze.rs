@@ -8,9 +8,10 @@ use midwire_trace::{Accounting, Capture};
 
 use crate::expect::{self, Facts};
 use crate::measure::{self, TouchedPackets};
+use crate::report::{self, TcpView};
 use crate::run_file::{self, CaptureRecord, Check, Findings, Integrity, Recorded, RunFile, files};
 use crate::verdict::judge;
-use crate::{Error, compile, junit};
+use crate::{Error, compile, junit, twin};
 
 /// Does everything again that follows from `run.json` and the capture of a run's directory, and
 /// writes `run.json`, `junit.xml` and `report.html` anew.
@@ -21,7 +22,12 @@ pub fn analyze(directory: &Path) -> Result<RunFile, Error> {
 
 /// Works out findings and verdict, and writes the files.
 pub(crate) fn conclude(directory: &Path, recorded: Recorded) -> Result<RunFile, Error> {
-    let findings = findings(directory, &recorded);
+    let capture = Capture::open(directory.join(files::CAPTURE));
+    let tcp = match &capture {
+        Ok(capture) => TcpView::read(capture, &recorded),
+        Err(_) => TcpView::default(),
+    };
+    let findings = findings(capture, &tcp, &recorded);
     let verdict = judge(&recorded, &findings);
     let run = RunFile {
         version: run_file::VERSION,
@@ -31,8 +37,13 @@ pub(crate) fn conclude(directory: &Path, recorded: Recorded) -> Result<RunFile, 
         recorded,
     };
     run.write(directory)?;
-    let path = directory.join(files::JUNIT);
-    fs::write(&path, junit::xml(&run)).map_err(Error::file("write", &path))?;
+    for (name, text) in [
+        (files::JUNIT, junit::xml(&run)),
+        (files::REPORT, report::html(&run, &tcp)),
+    ] {
+        let path = directory.join(name);
+        fs::write(&path, text).map_err(Error::file("write", &path))?;
+    }
     Ok(run)
 }
 
@@ -58,26 +69,37 @@ pub fn comment(recorded: &Recorded, record: &midwire_trace::Record) -> Option<St
     (!comments.is_empty()).then(|| comments.join("; "))
 }
 
-fn findings(directory: &Path, recorded: &Recorded) -> Findings {
+fn findings(
+    capture: midwire_trace::Result<Capture>,
+    tcp: &TcpView,
+    recorded: &Recorded,
+) -> Findings {
     let plan = &recorded.plan.parsed;
-    let capture = Capture::open(directory.join(files::CAPTURE));
-    let touched = match &capture {
-        Ok(capture) => TouchedPackets::read(capture),
-        Err(_) => TouchedPackets::default(),
-    };
-    let (events, slots) = measure::events(plan, &recorded.positions, &touched);
-    let integrity = match &capture {
-        Ok(capture) => integrity(&Accounting::of(capture), &recorded.capture, slots),
-        Err(error) => {
-            let summary = format!("there is no capture: {error}");
-            Integrity {
-                complete: false,
-                summary,
-                checks: Vec::new(),
+    let (events, integrity) = match &capture {
+        Ok(capture) => {
+            let touched = TouchedPackets::read(capture);
+            let (events, mut checks) = measure::events(plan, &recorded.positions, &touched);
+            let account = Accounting::of(capture);
+            // Packets that are not in the capture can't be named.
+            if account.complete {
+                checks.extend(twin::check(plan, &recorded.positions, capture, &touched));
             }
+            (events, integrity(&account, &recorded.capture, checks))
+        }
+        Err(error) => {
+            let (events, _) = measure::events(plan, &[], &TouchedPackets::default());
+            let summary = format!("there is no capture: {error}");
+            (
+                events,
+                Integrity {
+                    complete: false,
+                    summary,
+                    checks: Vec::new(),
+                },
+            )
         }
     };
-    let retransmissions = Vec::new();
+    let retransmissions = tcp.retransmissions();
     let facts = Facts {
         connections: &recorded.connections,
         traffic: &recorded.traffic,

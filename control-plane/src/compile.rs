@@ -177,7 +177,7 @@ fn position(key: &PositionKey, clauses: &[MergedClause]) -> driver::PositionEven
     }
 }
 
-fn packet_kind(kind: Kind) -> driver::Kind {
+pub(crate) fn packet_kind(kind: Kind) -> driver::Kind {
     match kind {
         Kind::Data => driver::Kind::Data,
         Kind::Ack => driver::Kind::Ack,

@@ -18,10 +18,12 @@ pub mod junit;
 mod measure;
 pub mod merge;
 pub mod plan;
+mod report;
 mod run;
 pub mod run_file;
 pub mod table;
 mod text;
+mod twin;
 pub mod verdict;
 
 pub use analyze::{analyze, comment};

@@ -116,6 +116,16 @@ impl TouchedPackets {
     }
 }
 
+impl TouchedPackets {
+    /// Packets at a position on which the card should have acted by its own count.
+    pub fn acted_on(&self, position: &PositionRecord) -> Vec<u32> {
+        let hits = self.hits(position).into_iter();
+        hits.filter(|hit| position.acts(hit.iteration))
+            .map(|hit| hit.ingress.record.packet_id)
+            .collect()
+    }
+}
+
 /// Each event of the plan, and the checks that slots and records agree.
 pub(crate) fn events(
     plan: &Plan,
@@ -144,15 +154,12 @@ pub(crate) fn events(
 }
 
 fn disagreement(position: &PositionRecord, touched: &TouchedPackets) -> Option<Check> {
-    let acts = |iteration| {
-        position
-            .clauses
-            .iter()
-            .any(|clause| (clause.first..=clause.last).contains(&iteration))
-    };
     let hits = touched.hits(position);
     let seen = hits.len() as u64;
-    let fired = hits.iter().filter(|hit| acts(hit.iteration)).count() as u64;
+    let fired = hits
+        .iter()
+        .filter(|hit| position.acts(hit.iteration))
+        .count() as u64;
     // A record's own count of the position is that of the packets in the capture.
     let miscounted = hits.iter().find(|hit| {
         let record = &hit.ingress.record;
@@ -161,16 +168,10 @@ fn disagreement(position: &PositionRecord, touched: &TouchedPackets) -> Option<C
     if (seen, fired) == (position.seen, position.fired) && miscounted.is_none() {
         return None;
     }
-    let events: Vec<String> = position
-        .clauses
-        .iter()
-        .flat_map(|clause| &clause.events)
-        .map(u32::to_string)
-        .collect();
     Some(Check {
         what: format!(
             "the card's slot and the records agree on event {}",
-            events.join(", ")
+            position.event_numbers()
         ),
         found: match miscounted {
             Some(hit) => format!(

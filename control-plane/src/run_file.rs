@@ -132,6 +132,32 @@ pub struct PositionRecord {
     pub last_packet_id: Option<u32>,
 }
 
+impl PositionRecord {
+    /// Whether anything is asked for the n-th packet at the position.
+    pub fn acts(&self, iteration: u8) -> bool {
+        self.clauses
+            .iter()
+            .any(|clause| (clause.first..=clause.last).contains(&iteration))
+    }
+
+    /// Numbers of the events that name the position, as text.
+    pub fn event_numbers(&self) -> String {
+        let mut numbers: Vec<u32> = self
+            .clauses
+            .iter()
+            .flat_map(|c| &c.events)
+            .copied()
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+            .iter()
+            .map(u32::to_string)
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
 /// A range of iterations and the events that it serves.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClauseRecord {

@@ -17,7 +17,7 @@ use midwire_control::verdict::Outcome;
 use midwire_control::{Error, Options, RunOutcome, analyze, run};
 use midwire_driver as driver;
 use midwire_trace::block::Counters;
-use midwire_trace::{Actions, BlockBuilder, Capture, Lane, Nanos, Record};
+use midwire_trace::{Actions, BlockBuilder, Capture, Lane, Nanos, Proto, Record};
 
 const PLAN: &str = "\
 version: 1
@@ -218,23 +218,39 @@ impl Capturing for FakeCapture {
         }
     }
 
-    /// Ten frames from A; those with ids 4, 6 and 8 are at the event's position.
+    /// A SYN and nine segments from A; those with ids 5, 7 and 9 are at the event's position.
     fn stop(self: Box<Self>) -> driver::Result<driver::CaptureSummary> {
         self.log.note("stop");
         let mut block = BlockBuilder::new(4096, self.config.snapshot_bytes).unwrap();
         let hits: &[u32] = match self.fault {
             Fault::NeverFires => &[],
-            Fault::FiresOnce => &[4],
-            _ => &[4, 6, 8],
+            Fault::FiresOnce => &[5],
+            _ => &[5, 7, 9],
         };
         let mut dropped = 0;
         for id in 0..10 {
-            if self.fault == Fault::LosesRecord && id == 7 {
+            if self.fault == Fault::LosesRecord && id == 8 {
                 continue;
             }
+            // Segments of 100 bytes: four of new data, then the fifth where it is wanted.
+            let segment = match id {
+                1..=4 => id,
+                _ if hits.contains(&id) => 5,
+                _ => 1,
+            };
+            let (flags, seq, len) = if id == 0 {
+                (0x02, 0, 0)
+            } else {
+                (0x10, 100 * segment - 99, 100)
+            };
             let mut record = Record {
                 time: Nanos(1_000 * u64::from(id)),
                 packet_id: id,
+                proto: Proto::Tcp,
+                connection: Some(0),
+                tcp_flags: flags,
+                f0: seq,
+                payload_len: len,
                 ..Record::default()
             };
             if let Some(before) = hits.iter().position(|hit| *hit == id) {
