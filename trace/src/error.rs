@@ -68,6 +68,14 @@ pub enum Error {
         /// What was found.
         text: String,
     },
+    /// A file of packets is not as its format has it.
+    #[error("{path}: {what}")]
+    PacketFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: &'static str,
+    },
     /// A file could not be read or written.
     #[error("{path}: {source}")]
     File {

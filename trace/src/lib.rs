@@ -14,6 +14,7 @@ mod error;
 pub mod export;
 pub mod identity;
 pub mod packet;
+pub mod packet_file;
 pub mod record;
 pub mod units;
 
