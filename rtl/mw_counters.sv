@@ -5,14 +5,14 @@
 module mw_counters #(
     parameter int unsigned N = 8  // counters, at least 1
 ) (
-    input  logic               clk,
-    input  logic               rst,
-    input  logic [15:0]        inc[N],
-    input  logic               latch,       // pulse: copy the counters to `held`
-    input  logic               clear,       // pulse: clear those in clear_mask
-    input  logic [N-1:0]       clear_mask,
-    output logic [63:0]        count[N],    // now
-    output logic [63:0]        held[N]      // at the last latch
+    input  logic         clk,
+    input  logic         rst,
+    input  logic [ 15:0] inc       [N],
+    input  logic         latch,          // pulse: copy the counters to `held`
+    input  logic         clear,          // pulse: clear those in clear_mask
+    input  logic [N-1:0] clear_mask,
+    output logic [ 63:0] count     [N],  // now
+    output logic [ 63:0] held      [N]   // at the last latch
 );
   if (N < 1) begin : g_bad
     $fatal(1, "mw_counters: N must be at least 1");
@@ -22,7 +22,7 @@ module mw_counters #(
     always_ff @(posedge clk) begin
       if (rst) begin
         count[i] <= '0;
-        held[i] <= '0;
+        held[i]  <= '0;
       end else begin
         if (clear && clear_mask[i]) count[i] <= 64'(inc[i]);
         else if (inc[i] != 0) count[i] <= count[i] + 64'(inc[i]);

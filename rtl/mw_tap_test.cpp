@@ -119,10 +119,10 @@ struct Bench {
         room.push_back(t.tap_room);
         const bool admitted = room.front();
         if (room.size() > 8) room.pop_front();
-        while (offer && coming.size() < 4) coming.push_back(make());
+        while (offer && coming.size() < c.lead + 2) coming.push_back(make());
         bool ended = false;
         if (gap) gap--;
-        else if (!coming.empty() && (at ? !chance(c.beat_gap) : offer && admitted)) {
+        else if (!coming.empty() && (at ? !chance(c.beat_gap) : offer && (early || admitted))) {
             Frame &f = coming.front();
             t.in_valid = 1;
             t.in_sof = at == 0;
@@ -148,7 +148,7 @@ struct Bench {
             if (!records.empty() && records.front().not_before <= cycle) {
                 give(records.front().record, records.front().stamp);
                 records.pop_front();
-            } else if (records.empty() && early < c.lead && chance(3)) {
+            } else if (admitted && records.empty() && early < c.lead && chance(3)) {
                 const size_t next = early + (at != 0);  // frames that have begun have theirs
                 if (next < coming.size()) give(coming[next].record, coming[next].stamp), early++;
             }
@@ -279,6 +279,10 @@ int main() {
     Config late = ingress;  // the matcher is slow: frames end long before their records come
     late.lag = 300, late.frame_gap = 0, late.max_length = 100;
     b.run("late", late, 100000);
+
+    Config ahead = ingress;  // records far ahead of long frames
+    ahead.lead = 100, ahead.lag = 0;
+    b.run("ahead", ahead, 100000);
 
     Config halting = ingress;
     halting.halt = 50, halting.snapshot = 4096, halting.frame_gap = 60;
