@@ -20,41 +20,41 @@ module mw_hash_table
     // another tag takes the entry over, or deletes it when it may not insert, unless fixed
     parameter int unsigned TAG_W = 0,
     parameter int unsigned ROWS_LOG2 = 10,  // rows of a way, log2, 1 to 20
-    parameter int unsigned WAYS = 4,        // a power of two, 2 to 8
+    parameter int unsigned WAYS = 4,  // a power of two, 2 to 8
     parameter bit INSERT = 1'b0,
     parameter bit MULTI = 1'b0,  // a key can have several entries, with different values
     localparam int unsigned RowW = 1 + VAL_W + KEY_W,  // {valid, value, key}
     localparam int unsigned IndexW = $clog2(WAYS) + ROWS_LOG2,
     localparam int unsigned TagBits = TAG_W == 0 ? 1 : TAG_W
 ) (
-    input  logic               clk,
-    input  logic               rst,
-    input  logic               clear,  // start to empty all rows; nothing may be in flight
-    output logic               busy,   // emptying; no `in_valid` meanwhile
+    input logic clk,
+    input logic rst,
+    input logic clear,  // start to empty all rows; nothing may be in flight
+    output logic busy,  // emptying; no `in_valid` meanwhile
     // look-up, or a slot for the host's access
-    input  logic               in_valid,
-    input  logic               in_host,
-    input  logic [  KEY_W-1:0] in_key,
-    input  logic               in_tagged,
-    input  logic [TagBits-1:0] in_tag,
+    input logic in_valid,
+    input logic in_host,
+    input logic [KEY_W-1:0] in_key,
+    input logic in_tagged,
+    input logic [TagBits-1:0] in_tag,
     // host's access: held from `in_valid && in_host` until `out_host`
-    input  logic               host_write,
-    input  logic [ IndexW-1:0] host_index,  // {way, row}
-    input  logic [   RowW-1:0] host_row,
+    input logic host_write,
+    input logic [IndexW-1:0] host_index,  // {way, row}
+    input logic [RowW-1:0] host_row,
     // four cycles after in_valid: may this look-up insert, and what
-    input  logic               ins_allow,
-    input  logic [  VAL_W-1:0] ins_value,
+    input logic ins_allow,
+    input logic [VAL_W-1:0] ins_value,
     // five cycles after in_valid
-    output logic               out_valid,
-    output logic               out_host,      // the host's access is done
-    output logic [   RowW-1:0] out_row,       // with out_host: the row as it was
-    output logic [  KEY_W-1:0] out_key,
-    output logic               out_hit,       // found, and not taken over
-    output logic               out_inserted,
-    output logic               out_full,      // wanted to insert, all ways taken
-    output logic [  VAL_W-1:0] out_value,     // of the lowest way that matches, or as inserted
-    output logic [   WAYS-1:0] out_match,     // ways that held the key, and their values
-    output logic [  VAL_W-1:0] out_values[WAYS]
+    output logic out_valid,
+    output logic out_host,  // the host's access is done
+    output logic [RowW-1:0] out_row,  // with out_host: the row as it was
+    output logic [KEY_W-1:0] out_key,
+    output logic out_hit,  // found, and not taken over
+    output logic out_inserted,
+    output logic out_full,  // wanted to insert, all ways taken
+    output logic [VAL_W-1:0] out_value,  // of the lowest way that matches, or as inserted
+    output logic [WAYS-1:0] out_match,  // ways that held the key, and their values
+    output logic [VAL_W-1:0] out_values[WAYS]
 );
   if (KEY_W < 1 || KEY_W > HashKeyMax || VAL_W < 1 || ROWS_LOG2 < 1 || ROWS_LOG2 > 20 ||
       WAYS < 2 || WAYS > 8 || (WAYS & (WAYS - 1)) != 0 || (TAG_W != 0 && TAG_W + 1 > VAL_W) ||
@@ -117,11 +117,11 @@ module mw_hash_table
         .ROWS_LOG2(ROWS_LOG2)
     ) ram (
         .clk,
-        .wr_en(busy || late_we[1][w]),
-        .wr_row(busy ? clear_row : late_row[1]),
+        .wr_en  (busy || late_we[1][w]),
+        .wr_row (busy ? clear_row : late_row[1]),
         .wr_data(busy ? '0 : late_data[1]),
-        .rd_en(s1_valid),
-        .rd_row(s1_row[w]),
+        .rd_en  (s1_valid),
+        .rd_row (s1_row[w]),
         .rd_data(read[w])
     );
   end
@@ -163,7 +163,7 @@ module mw_hash_table
       for (int w = 0; w < int'(WAYS); w++) begin
         automatic row_t row = read[w];
         for (int n = int'(Late); n >= 1; n--)
-          if (late_we[n][w] && late_row[n] == s3_row[w]) row = late_data[n];
+        if (late_we[n][w] && late_row[n] == s3_row[w]) row = late_data[n];
         s4_used[w]  <= row.used;
         s4_match[w] <= row.used && row.key == s3_key;
         s4_stale[w] <= !fixed(row.value) && tag_of(row.value) != s3_tag;
@@ -248,8 +248,8 @@ module mw_hash_table
     if (s4_valid) begin
       out_row <= RowW'(s4_host_row);
       for (int w = 0; w < int'(WAYS); w++)
-        if (host_way == WayW'(w) && late_we[1][w] && late_row[1] == s4_row[w])
-          out_row <= RowW'(late_data[1]);
+      if (host_way == WayW'(w) && late_we[1][w] && late_row[1] == s4_row[w])
+        out_row <= RowW'(late_data[1]);
       out_key <= s4_key;
       out_hit <= hit && !replace;
       out_inserted <= inserts;

@@ -13,30 +13,30 @@
 module mw_match
   import mw_pkg::*;
 #(
-    parameter bit LANE = 1'b0,                    // 0: A to B, 1: B to A
-    parameter int unsigned SLOTS_LOG2 = 16,       // event slots, log2, 1 to 23
+    parameter bit LANE = 1'b0,  // 0: A to B, 1: B to A
+    parameter int unsigned SLOTS_LOG2 = 16,  // event slots, log2, 1 to 23
     parameter int unsigned EXACT_ROWS_LOG2 = 15,  // rows of a way, log2
-    parameter int unsigned PAGE_ROWS_LOG2 = 15,   // rows of a way, log2
-    parameter int unsigned ACTIONS_LOG2 = 8,      // action programs, log2, 1 to 16
-    parameter int unsigned INFLIGHT_LOG2 = 8      // packets between input and verdict, log2, from 3
+    parameter int unsigned PAGE_ROWS_LOG2 = 15,  // rows of a way, log2
+    parameter int unsigned ACTIONS_LOG2 = 8,  // action programs, log2, 1 to 16
+    parameter int unsigned INFLIGHT_LOG2 = 8  // packets between input and verdict, log2, from 3
 ) (
-    input  logic                  clk,
-    input  logic                  rst,
-    input  logic                  clear,          // forget positions, slots and their state
-    output logic                  clear_busy,     // at it; packets pass without look-up
-    input  logic       [    16:0] kinds_enable,   // bit k: look up kind k; bit 16: byte pages
-    input  logic                  in_valid,
-    input  header_t               in_hdr,
-    input  track_t                in_trk,
-    output logic                  out_valid,
-    output verdict_t              out_verdict,
-    input  tbl_req_t              tbl_req,
-    output logic                  tbl_ack,
-    output logic       [TblW-1:0] tbl_rdata,
-    output logic                  cnt_unmatched,  // one pulse a packet or position
-    output logic                  cnt_bind_full,
-    output logic                  cnt_malformed,
-    output logic                  busy
+    input  logic                clk,
+    input  logic                rst,
+    input  logic                clear,          // forget positions, slots and their state
+    output logic                clear_busy,     // at it; packets pass without look-up
+    input  logic     [    16:0] kinds_enable,   // bit k: look up kind k; bit 16: byte pages
+    input  logic                in_valid,
+    input  header_t             in_hdr,
+    input  track_t              in_trk,
+    output logic                out_valid,
+    output verdict_t            out_verdict,
+    input  tbl_req_t            tbl_req,
+    output logic                tbl_ack,
+    output logic     [TblW-1:0] tbl_rdata,
+    output logic                cnt_unmatched,  // one pulse a packet or position
+    output logic                cnt_bind_full,
+    output logic                cnt_malformed,
+    output logic                busy
 );
   if (SLOTS_LOG2 < 1 || SLOTS_LOG2 >= SlotW || ACTIONS_LOG2 < 1 || ACTIONS_LOG2 > 16 ||
       INFLIGHT_LOG2 < 3) begin : g_bad
@@ -178,7 +178,7 @@ module mw_match
   exact_key_t exact_key;
 
   always_comb begin
-    want = '0;
+    want  = '0;
     pages = 1'b0;
     if (!clear_busy) begin
       want  = begun ? want_left : seek.want;
@@ -206,11 +206,11 @@ module mw_match
 
   // What travels beside the tables.
   typedef struct packed {
-    logic [31:0] packet_id;
-    logic        last;       // of the packet
-    logic        own;        // the packet's own position was asked for
-    logic [7:0]  from;       // bytes of the page that the packet covers
-    logic [7:0]  to;
+    logic [31:0]      packet_id;
+    logic             last;       // of the packet
+    logic             own;        // the packet's own position was asked for
+    logic [7:0] from;             // bytes of the page that the packet covers
+    logic [7:0]       to;
   } beside_t;
   logic [Flight:1] beside_valid;
   beside_t beside[1:Flight];
@@ -327,10 +327,10 @@ module mw_match
 
   // ---- found: the exact hit and up to one of each way of the page table
   typedef struct packed {
-    logic [31:0]                packet_id;
-    logic                       last;
-    logic [Ways:0]              hits;
-    logic [Ways:0][SlotW-1:0]   slots;
+    logic [31:0]              packet_id;
+    logic                     last;
+    logic [Ways:0]            hits;
+    logic [Ways:0][SlotW-1:0] slots;
   } found_t;
   found_t found_in, found;
   logic found_push, found_valid, found_pop;
@@ -389,7 +389,7 @@ module mw_match
   logic found_begun;
   logic [Ways:0] hits, hits_one, hits_left, hits_rest;
   token_t t0;
-  logic t0_valid;
+  logic   t0_valid;
 
   always_comb begin
     hits = '0;
@@ -407,9 +407,9 @@ module mw_match
       for (int n = 0; n <= int'(Ways); n++) if (hits_one[n]) t0.slot = found.slots[n];
       t0.hit = hits != '0;
       for (int n = 0; n < int'(Counted); n++)
-        if (counted_valid[n] && counted[n] == t0.slot) t0.hit = 1'b0;
+      if (counted_valid[n] && counted[n] == t0.slot) t0.hit = 1'b0;
       found_pop = hits == hits_one;
-      t0.last = found.last && found_pop;
+      t0.last   = found.last && found_pop;
     end
     hits_rest = hits & ~hits_one;
   end
@@ -423,7 +423,7 @@ module mw_match
       end
     end
     if (rst) begin
-      found_begun <= 1'b0;
+      found_begun   <= 1'b0;
       counted_valid <= '0;
     end else if (t0_valid && !t0.host) begin
       found_begun <= !found_pop;
@@ -445,11 +445,11 @@ module mw_match
       .ROWS_LOG2(SLOTS_LOG2)
   ) slots (
       .clk,
-      .wr_en(slot_wr || clearing_slots),
-      .wr_row(clearing_slots ? clear_slot : t0.slot[SLOTS_LOG2-1:0]),
+      .wr_en  (slot_wr || clearing_slots),
+      .wr_row (clearing_slots ? clear_slot : t0.slot[SLOTS_LOG2-1:0]),
       .wr_data(clearing_slots ? '0 : slot_t'(host.wdata[$bits(slot_t)-1:0])),
-      .rd_en(slot_rd),
-      .rd_row(t0.slot[SLOTS_LOG2-1:0]),
+      .rd_en  (slot_rd),
+      .rd_row (t0.slot[SLOTS_LOG2-1:0]),
       .rd_data(slot_read)
   );
 
@@ -489,7 +489,8 @@ module mw_match
       iteration = state.seen >= 24'd254 ? 8'd255 : state_next.seen[7:0];
       for (int n = int'(Clauses) - 1; n >= 0; n--) begin
         automatic clause_range_t r = slot.clause[n].range;
-        if (r.valid && iteration >= r.first && (r.last == 8'd255 || iteration <= r.last)) begin
+        // the iteration stays at 255, so a range up to 255 has no end
+        if (r.valid && iteration >= r.first && iteration <= r.last) begin
           fires = 1'b1;
           fires_action = slot.clause[n].action[ACTIONS_LOG2-1:0];
         end
@@ -530,11 +531,11 @@ module mw_match
       .ROWS_LOG2(ACTIONS_LOG2)
   ) actions (
       .clk,
-      .wr_en(action_wr),
-      .wr_row(t4_action),
+      .wr_en  (action_wr),
+      .wr_row (t4_action),
       .wr_data(action_t'(host.wdata[$bits(action_t)-1:0])),
-      .rd_en(action_rd),
-      .rd_row(t4_action),
+      .rd_en  (action_rd),
+      .rd_row (t4_action),
       .rd_data(action_read)
   );
 
@@ -550,12 +551,12 @@ module mw_match
   joined_t joined, so_far;
   logic t6_packet;
   assign t6_packet = t_valid[6] && !t[6].host;
-  assign pass_pop = t6_packet && t[6].last;
+  assign pass_pop  = t6_packet && t[6].last;
 
   always_comb begin
     joined = so_far;
     if (t6_packet && t[6].hit) begin
-      joined.hit = 1'b1;
+      joined.hit   = 1'b1;
       joined.multi = so_far.hit;
       joined.fired = so_far.fired || t6_fires;
       // the first that acts, or else the first that was hit
@@ -571,9 +572,9 @@ module mw_match
         if (action_read.delay && action_read.delay_ns > so_far.action.delay_ns)
           joined.action.delay_ns = action_read.delay_ns;
         if (action_read.corrupt && !so_far.action.corrupt) begin
-          joined.action.corrupt_base = action_read.corrupt_base;
+          joined.action.corrupt_base   = action_read.corrupt_base;
           joined.action.corrupt_offset = action_read.corrupt_offset;
-          joined.action.corrupt_mask = action_read.corrupt_mask;
+          joined.action.corrupt_mask   = action_read.corrupt_mask;
         end
       end
     end
@@ -624,6 +625,7 @@ module mw_match
   host_e host_state;
   logic host_mine;
   slot_state_t host_count;
+  slot_t host_slot;
   assign host_mine = tbl_req.tbl == TblAction || (tbl_req.lane == LANE &&
       (tbl_req.tbl inside {TblExact, TblPage, TblSlot, TblState}));
   assign exact_slot = host_state == HostSlot && host.tbl == TblExact;
@@ -633,6 +635,7 @@ module mw_match
 
   always_ff @(posedge clk) begin
     if (state_valid && t[3].host) host_count <= state;
+    if (t_valid[3] && t[3].host) host_slot <= slot;
     if (rst) host_state <= HostIdle;
     else
       unique case (host_state)
@@ -647,18 +650,15 @@ module mw_match
           host_state <= HostAck;
           unique case (host.tbl)
             TblExact: tbl_rdata <= TblW'(exact_row);
-            TblPage: tbl_rdata <= TblW'(page_row);
-            TblSlot: tbl_rdata <= TblW'(host_slot);
+            TblPage:  tbl_rdata <= TblW'(page_row);
+            TblSlot:  tbl_rdata <= TblW'(host_slot);
             TblState: tbl_rdata <= TblW'(host_count);
-            default: tbl_rdata <= TblW'(action_read);
+            default:  tbl_rdata <= TblW'(action_read);
           endcase
         end
-        default: host_state <= HostIdle;
+        default:  host_state <= HostIdle;
       endcase
   end
-
-  slot_t host_slot;
-  always_ff @(posedge clk) if (t_valid[3] && t[3].host) host_slot <= slot;
 
   // ---- clear: let what is in flight come to rest, then empty the tables
   localparam int unsigned DrainW = 8;  // a full `found` FIFO of five hits each, and the pipeline
@@ -670,7 +670,7 @@ module mw_match
   } clear_e;
   clear_e clear_state;
   logic [DrainW-1:0] drain;
-  assign clear_busy = clear_state != ClearIdle;
+  assign clear_busy   = clear_state != ClearIdle;
   assign clear_tables = clear_state == ClearStart;
 
   always_ff @(posedge clk) begin

@@ -422,6 +422,25 @@ int main() {
     if (model.binds < 100 || model.bind_full < 10 || model.page_hits < 1000 || model.multi < 300 || model.fires < 2000 || model.deep < 5000)
         printf("binds %u full %u page hits %u multi %u fires %u repeated %u: not exercised\n", model.binds, model.bind_full, model.page_hits, model.multi, model.fires, model.deep), exit(1);
 
+    // more hits than cycles: look-ups wait for them
+    clear();
+    program();
+    for (unsigned w = 0; w < 4; w++) {
+        PageRow r{true, 7, 0, uint8_t(w * 50), w};
+        unsigned row = row_of(r.key(), 56, w, PageLog2);
+        model.page[w][row] = r;
+        write(TblPage, w << PageLog2 | row, r.row());
+    }
+    model.kinds = t.kinds_enable = 0x1ffff;
+    settle();
+    Sender crowd{7, false};
+    for (int i = 0; i < 600; i++) {
+        while (sent.size() >= Calm) edge();
+        crowd.highest = 0;
+        send(crowd.data(0, 200)), edge();
+    }
+    settle();
+
     // an idle matcher answers soon
     unsigned start = cycles;
     Sender s{1, false};

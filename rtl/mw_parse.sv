@@ -11,19 +11,19 @@ module mw_parse
   import mw_pkg::*;
 #(
     parameter int unsigned DATA_W = 512,  // bits of a beat: 64, 128, 256 or 512
-    parameter bit LANE = 1'b0             // 0: A to B, 1: B to A
+    parameter bit          LANE   = 1'b0  // 0: A to B, 1: B to A
 ) (
-    input  logic                clk,
-    input  logic                rst,
-    input  logic                in_valid,
-    input  logic                in_sof,
-    input  logic [  DATA_W-1:0] in_data,
-    input  logic [DATA_W/8-1:0] in_keep,
-    input  logic                in_last,
-    input  logic [        63:0] in_stamp,
-    input  logic [        31:0] in_packet_id,
-    output logic                out_valid,
-    output header_t             out_hdr
+    input  logic                   clk,
+    input  logic                   rst,
+    input  logic                   in_valid,
+    input  logic                   in_sof,
+    input  logic    [  DATA_W-1:0] in_data,
+    input  logic    [DATA_W/8-1:0] in_keep,
+    input  logic                   in_last,
+    input  logic    [        63:0] in_stamp,
+    input  logic    [        31:0] in_packet_id,
+    output logic                   out_valid,
+    output header_t                out_hdr
 );
   if (DATA_W != 64 && DATA_W != 128 && DATA_W != 256 && DATA_W != 512) begin : g_bad
     $fatal(1, "mw_parse: DATA_W must be 64, 128, 256 or 512");
@@ -76,12 +76,12 @@ module mw_parse
       default: n = 6'd0;
     endcase
     unique case (opcode[7:5])
-      3'h0, 3'h1: return n;                         // RC, UC
-      3'h2: return n + (response ? 6'd4 : 6'd12);   // RD: RDETH, in requests DETH too
-      3'h3: return n + 6'd8;                        // UD: DETH
-      3'h4: return opcode[4:0] == 5'h01 ? 6'd16 : 6'd0;
-      3'h5: return n + (response ? 6'd0 : 6'd4);    // XRC: XRCETH in requests
-      default: return 6'd0;
+      3'h0, 3'h1: return n;  // RC, UC
+      3'h2:       return n + (response ? 6'd4 : 6'd12);  // RD: RDETH, in requests DETH too
+      3'h3:       return n + 6'd8;  // UD: DETH
+      3'h4:       return opcode[4:0] == 5'h01 ? 6'd16 : 6'd0;
+      3'h5:       return n + (response ? 6'd0 : 6'd4);  // XRC: XRCETH in requests
+      default:    return 6'd0;
     endcase
   endfunction
 
@@ -103,13 +103,13 @@ module mw_parse
     l3_t         l3;
   } a_t;
   logic a_valid;
-  a_t a;
+  a_t   a;
 
   always_ff @(posedge clk) begin
     if (rst) begin
       next_beat <= '0;
-      emitted <= 1'b0;
-      a_valid <= 1'b0;
+      emitted   <= 1'b0;
+      a_valid   <= 1'b0;
     end else begin
       a_valid <= 1'b0;
       if (in_valid && (in_sof || !emitted)) begin
@@ -121,7 +121,7 @@ module mw_parse
         automatic logic [3:0] ihl;
         automatic logic enough;
         for (int i = 0; i < int'(Beats); i++)
-          head[i*DATA_W+:DATA_W] = (BeatW + 1)'(i) == beat ? in_data : beats[i];
+        head[i*DATA_W+:DATA_W] = (BeatW + 1)'(i) == beat ? in_data : beats[i];
         ethertype = be16(head[8*12+:16]);
         ihl = head[8*14+:4];
         if (bytes >= 8'd14 && is_tag(ethertype)) begin
@@ -147,8 +147,8 @@ module mw_parse
           a.ended <= in_last;
           a.bytes <= bytes;
           unique case (l2_len)
-            5'd14: a.l3 <= head[8*14+:8*L3Bytes];
-            5'd18: a.l3 <= head[8*18+:8*L3Bytes];
+            5'd14:   a.l3 <= head[8*14+:8*L3Bytes];
+            5'd18:   a.l3 <= head[8*18+:8*L3Bytes];
             default: a.l3 <= head[8*22+:8*L3Bytes];
           endcase
         end else begin
@@ -159,7 +159,7 @@ module mw_parse
           packet_id <= in_packet_id;
         end
         next_beat <= beat + 1'b1;
-        emitted <= enough && !in_last;
+        emitted   <= enough && !in_last;
       end
       if (in_valid && in_last) emitted <= 1'b0;
     end
@@ -175,7 +175,7 @@ module mw_parse
     logic         first_fragment;
     logic [7:0]   l3_offset;
     logic [7:0]   l4_offset;
-    logic [15:0]  l4_len;         // bytes behind the IP header
+    logic [15:0]  l4_len;          // bytes behind the IP header
     logic         tcp;
     logic         udp;
     logic [127:0] src;
@@ -183,7 +183,7 @@ module mw_parse
     l4_t          l4;
   } b_t;
   logic b_valid;
-  b_t b;
+  b_t   b;
 
   always_ff @(posedge clk) begin
     b_valid <= a_valid && !rst;
@@ -198,7 +198,9 @@ module mw_parse
       automatic logic [7:0] protocol = is6 ? a.l3[8*6+:8] : a.l3[8*9+:8];
       automatic logic more = is4 && a.l3[8*6+5];
       automatic logic later_fragment = is4 && {a.l3[8*6+:5], a.l3[8*7+:8]} != '0;
-      automatic logic bad = a.l3[7:4] != (is6 ? 4'd6 : 4'd4) || ihl < 4'd5 ||
+      automatic
+      logic
+      bad = a.l3[7:4] != (is6 ? 4'd6 : 4'd4) || ihl < 4'd5 ||
           (is4 && total_len < 16'(header)) || a.bytes < 8'(a.l2_len) + 8'(header) ||
           (a.ended && needed > 17'(a.bytes));
       b.stamp <= a.stamp;
@@ -226,7 +228,7 @@ module mw_parse
     logic        bad;
   } c_t;
   logic c_valid;
-  c_t c;
+  c_t   c;
 
   always_ff @(posedge clk) begin
     c_valid <= b_valid && !rst;
@@ -237,7 +239,9 @@ module mw_parse
       automatic logic [5:0] tcp_header = {b.l4[8*12+4+:4], 2'b00};
       automatic logic [7:0] bth_end = 8'd20 + 8'(bth_extensions(opcode));
       // AETH stands right behind BTH in the responses of RC and XRC
-      automatic logic aeth = (opcode[7:5] == 3'h0 || opcode[7:5] == 3'h5) &&
+      automatic
+      logic
+      aeth = (opcode[7:5] == 3'h0 || opcode[7:5] == 3'h5) &&
           (opcode[4:0] inside {5'h0d, 5'h0f, 5'h10, 5'h11, 5'h12});
       c.hdr.stamp <= b.stamp;
       c.hdr.packet_id <= b.packet_id;

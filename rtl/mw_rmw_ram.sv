@@ -40,11 +40,11 @@ module mw_rmw_ram #(
       .ROWS_LOG2(ROWS_LOG2)
   ) ram (
       .clk,
-      .wr_en(busy || late_valid[1]),
-      .wr_row(busy ? clear_row : late_row[1]),
+      .wr_en  (busy || late_valid[1]),
+      .wr_row (busy ? clear_row : late_row[1]),
       .wr_data(busy ? '0 : late_data[1]),
-      .rd_en(in_valid),
-      .rd_row(in_row),
+      .rd_en  (in_valid),
+      .rd_row (in_row),
       .rd_data(read)
   );
 
@@ -61,17 +61,18 @@ module mw_rmw_ram #(
       s3_row <= s2_row;
       s3_follows <= s3_valid && s2_row == s3_row;
       s3_data <= read;
-      for (int n = Late; n >= 1; n--) if (late_valid[n] && late_row[n] == s2_row) s3_data <= late_data[n];
+      for (int n = Late; n >= 1; n--)
+      if (late_valid[n] && late_row[n] == s2_row) s3_data <= late_data[n];
     end
     if (upd_valid) begin
       late_row[1]  <= s3_row;
       late_data[1] <= upd_data;
     end
     for (int n = 2; n <= Late; n++)
-      if (late_valid[n-1]) begin
-        late_row[n]  <= late_row[n-1];
-        late_data[n] <= late_data[n-1];
-      end
+    if (late_valid[n-1]) begin
+      late_row[n]  <= late_row[n-1];
+      late_data[n] <= late_data[n-1];
+    end
   end
 
   always_ff @(posedge clk) begin

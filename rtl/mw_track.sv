@@ -13,27 +13,27 @@
 module mw_track
   import mw_pkg::*;
 #(
-    parameter int unsigned CONNS_LOG2 = 14,      // connections, log2, 1 to 15
+    parameter int unsigned CONNS_LOG2     = 14,  // connections, log2, 1 to 15
     parameter int unsigned FLOW_ROWS_LOG2 = 14,  // rows of a way of the flow table, log2
-    parameter int unsigned SELECTORS = 8,        // a power of two, 1 to 256
-    parameter int unsigned INFLIGHT_LOG2 = 8     // headers that a lane can have waiting, log2
+    parameter int unsigned SELECTORS      = 8,   // a power of two, 1 to 256
+    parameter int unsigned INFLIGHT_LOG2  = 8    // headers that a lane can have waiting, log2
 ) (
-    input  logic                   clk,
-    input  logic                   rst,
-    input  logic                   enable,            // else all pass untracked
-    input  logic                   clear,             // forget everything but selectors
-    output logic                   clear_busy,        // at it; all pass untracked
-    input  logic       [1:0]       in_valid,          // a lane each
-    input  header_t    [1:0]       in_hdr,
-    output logic       [1:0]       out_valid,
-    output header_t    [1:0]       out_hdr,
-    output track_t     [1:0]       out_trk,
-    input  tbl_req_t               tbl_req,
-    output logic                   tbl_ack,
-    output logic       [ TblW-1:0] tbl_rdata,
-    output logic       [     31:0] connections,       // learnt since clear
-    output logic       [     31:0] connections_lost,  // packets that found a table full
-    output logic                   busy
+    input  logic                clk,
+    input  logic                rst,
+    input  logic                enable,            // else all pass untracked
+    input  logic                clear,             // forget everything but selectors
+    output logic                clear_busy,        // at it; all pass untracked
+    input  logic     [     1:0] in_valid,          // a lane each
+    input  header_t  [     1:0] in_hdr,
+    output logic     [     1:0] out_valid,
+    output header_t  [     1:0] out_hdr,
+    output track_t   [     1:0] out_trk,
+    input  tbl_req_t            tbl_req,
+    output logic                tbl_ack,
+    output logic     [TblW-1:0] tbl_rdata,
+    output logic     [    31:0] connections,       // learnt since clear
+    output logic     [    31:0] connections_lost,  // packets that found a table full
+    output logic                busy
 );
   if (CONNS_LOG2 < 1 || CONNS_LOG2 > 15 || SELECTORS < 1 || SELECTORS > 256 ||
       (SELECTORS & (SELECTORS - 1)) != 0) begin : g_bad
@@ -84,12 +84,12 @@ module mw_track
 
   typedef struct packed {
     logic        based;
-    logic [31:0] next;     // one above the highest seen, as packets carry it
-    logic [47:0] highest;  // the same, relative to the first
+    logic [31:0] next;      // one above the highest seen, as packets carry it
+    logic [47:0] highest;   // the same, relative to the first
     logic [31:0] segments;
     logic [31:0] any;
     logic [31:0] ack;
-    logic [31:0] syn_nak;  // TCP | RoCE
+    logic [31:0] syn_nak;   // TCP | RoCE
     logic [31:0] fin_cnp;
     logic [31:0] rst;
   } state_t;
@@ -133,7 +133,7 @@ module mw_track
   header_t p1_hdr;
   always_ff @(posedge clk) begin
     if (|take) begin
-      p1_hdr <= wait_hdr[take[1]];
+      p1_hdr  <= wait_hdr[take[1]];
       p1_live <= live;
     end
     if (|take || host_slot) p1_lane <= host_slot ? host_lane : take[1];
@@ -143,7 +143,7 @@ module mw_track
       turn <= 1'b0;
     end else begin
       p1_valid <= |take;
-      p1_host <= host_slot;
+      p1_host  <= host_slot;
       if (|take) turn <= !take[1];
     end
   end
@@ -159,7 +159,7 @@ module mw_track
 
   always_ff @(posedge clk) begin
     p2_valid <= p1_valid && !rst;
-    p2_host <= p1_host && !rst;
+    p2_host  <= p1_host && !rst;
     if (p1_valid || p1_host) begin
       p2.host <= p1_host;
       p2.lane <= p1_lane;
@@ -177,7 +177,9 @@ module mw_track
       automatic logic ack = h.f0[31:24] == OpAck;
       automatic logic opens = roce || (syn && !h.flags[FlagAck]);
       automatic logic src_hi = {h.src, h.sport} > {h.dst, h.dport};
-      automatic select_t me = '{
+      automatic
+      select_t
+      me = '{
           enable: 1'b1,
           lane: p1_lane,
           proto: h.proto,
@@ -190,8 +192,8 @@ module mw_track
       automatic logic admitted = 1'b0;
       if (opens)
         for (int i = 0; i < int'(SELECTORS); i++)
-          if (selector_value[i].enable && ((me ^ selector_value[i]) & selector_mask[i]) == '0)
-            admitted = 1'b1;
+        if (selector_value[i].enable && ((me ^ selector_value[i]) & selector_mask[i]) == '0)
+          admitted = 1'b1;
       p2_hdr <= h;
       p2.live <= p1_live && (tcp || roce);
       p2.roce <= roce;
@@ -206,27 +208,27 @@ module mw_track
       p2_key.hi_port <= roce ? h.qpn : 24'(src_hi ? h.sport : h.dport);
       p2.isn <= tcp ? h.f0 : '0;
       if (roce) begin
-        p2.syn <= 1'b0;
-        p2.fin <= 1'b0;
-        p2.rst <= 1'b0;
-        p2.ack <= (ack && h.f1[31:29] == '0) || h.f0[31:24] == OpAtomicAck;
-        p2.nak <= ack && h.f1[31:29] != '0;
-        p2.cnp <= h.f0[31:24] == OpCnp;
-        p2.read <= h.f0[31:24] == OpReadRequest;
-        p2.data <= !(h.f0[31:24] inside {OpAck, OpAtomicAck, OpCnp, OpReadRequest});
+        p2.syn   <= 1'b0;
+        p2.fin   <= 1'b0;
+        p2.rst   <= 1'b0;
+        p2.ack   <= (ack && h.f1[31:29] == '0) || h.f0[31:24] == OpAtomicAck;
+        p2.nak   <= ack && h.f1[31:29] != '0;
+        p2.cnp   <= h.f0[31:24] == OpCnp;
+        p2.read  <= h.f0[31:24] == OpReadRequest;
+        p2.data  <= !(h.f0[31:24] inside {OpAck, OpAtomicAck, OpCnp, OpReadRequest});
         p2.first <= 32'(h.f0[23:0]);
-        p2.last <= 32'(24'(h.f0[23:0] + 24'd1));
+        p2.last  <= 32'(24'(h.f0[23:0] + 24'd1));
       end else begin
-        p2.syn <= syn;
-        p2.fin <= fin;
-        p2.rst <= reset;
-        p2.ack <= !syn && !fin && !reset && !data;
-        p2.nak <= 1'b0;
-        p2.cnp <= 1'b0;
-        p2.read <= 1'b0;
-        p2.data <= data;
+        p2.syn   <= syn;
+        p2.fin   <= fin;
+        p2.rst   <= reset;
+        p2.ack   <= !syn && !fin && !reset && !data;
+        p2.nak   <= 1'b0;
+        p2.cnp   <= 1'b0;
+        p2.read  <= 1'b0;
+        p2.data  <= data;
         p2.first <= h.f0 + 32'(syn);
-        p2.last <= h.f0 + 32'(syn) + 32'(h.payload_len);
+        p2.last  <= h.f0 + 32'(syn) + 32'(h.payload_len);
       end
     end
   end
@@ -245,7 +247,7 @@ module mw_track
   logic insert_allow, clear_tables;
 
   assign flow_slot = p2_host && tbl_req.tbl == TblFlow;
-  assign flow_in = (p2_valid && p2.live) || flow_slot;
+  assign flow_in   = (p2_valid && p2.live) || flow_slot;
 
   // The number that the look-up one cycle ahead takes is not yet in `connections`.
   logic answer_inserted;
@@ -296,10 +298,10 @@ module mw_track
     if (p2_valid || p2_host) later[1] <= p2;
     for (int n = 2; n <= int'(Update); n++) if (later_valid[n-1]) later[n] <= later[n-1];
     if (rst) begin
-      later_valid <= '0;
+      later_valid  <= '0;
       later_packet <= '0;
     end else begin
-      later_valid <= {later_valid[Update-1:1], p2_valid || p2_host};
+      later_valid  <= {later_valid[Update-1:1], p2_valid || p2_host};
       later_packet <= {later_packet[Update-1:1], p2_valid};
     end
   end
@@ -343,11 +345,11 @@ module mw_track
       .ROWS_LOG2(CONNS_LOG2)
   ) opened (
       .clk,
-      .wr_en(opened_we || clearing_conns),
-      .wr_row(clearing_conns ? clear_conn : conn),
+      .wr_en  (opened_we || clearing_conns),
+      .wr_row (clearing_conns ? clear_conn : conn),
       .wr_data(opened_write),
-      .rd_en(conn_slot && !tbl_req.write),
-      .rd_row(conn),
+      .rd_en  (conn_slot && !tbl_req.write),
+      .rd_row (conn),
       .rd_data(opened_read)
   );
 
@@ -372,8 +374,8 @@ module mw_track
   // ---- p10: the position
   logic [ConnW-1:0] update_conn, conn_q[2];
   header_t update_hdr;
-  track_t trk;
-  work_t w;
+  track_t  trk;
+  work_t   w;
   assign w = later[Update];
 
   always_comb begin
@@ -411,7 +413,7 @@ module mw_track
       state_next.based = state.based || rebase;
       state_next.next = new_data ? w.last : next;
       if (new_data) begin
-        state_next.highest = stop_rel;
+        state_next.highest  = stop_rel;
         state_next.segments = state.segments + 1'b1;
       end
       state_next.any = state.any + 1'b1;
@@ -471,16 +473,16 @@ module mw_track
 
   always_ff @(posedge clk) begin
     if (answer_tracked) conn_q[0] <= answer.conn;
-    conn_q[1] <= conn_q[0];
+    conn_q[1]   <= conn_q[0];
     update_conn <= conn_q[1];
     for (int l = 0; l < 2; l++)
-      if (later_packet[Update] && w.lane == 1'(l)) begin
-        out_hdr[l] <= update_hdr;
-        out_trk[l] <= trk;
-      end
+    if (later_packet[Update] && w.lane == 1'(l)) begin
+      out_hdr[l] <= update_hdr;
+      out_trk[l] <= trk;
+    end
     if (rst) begin
-      wait_in <= '0;
-      wait_out <= '0;
+      wait_in   <= '0;
+      wait_out  <= '0;
       out_valid <= '0;
     end else begin
       if (p2_valid) wait_in <= wait_in + 1'b1;
@@ -499,6 +501,8 @@ module mw_track
   } host_e;
   host_e host_state;
   logic host_busy;
+  logic host_done;
+  conn_info_t host_read;
   logic [1:0] host_based;
   logic [1:0][31:0] host_base;
   logic [SelW-1:0] host_selector;
@@ -511,7 +515,7 @@ module mw_track
   always_ff @(posedge clk) begin
     if (state_valid && w.host) begin
       host_based[w.lane] <= state.based;
-      host_base[w.lane] <= state.next - state.highest[31:0];
+      host_base[w.lane]  <= state.next - state.highest[31:0];
     end
     if (rst) begin
       host_state <= HostIdle;
@@ -542,13 +546,11 @@ module mw_track
           else tbl_rdata <= TblW'(flow_row);
           host_state <= HostAck;
         end
-        default: host_state <= HostIdle;
+        default:   host_state <= HostIdle;
       endcase
     end
   end
 
-  logic host_done;
-  conn_info_t host_read;
   always_ff @(posedge clk)
     host_done <= !rst && later_valid[Update] && w.host && (w.lane || tbl_req.tbl == TblFlow);
   always_comb begin
