@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// A verilated core behind a C interface. Compiled once for each width: MW_MODEL is the
+// model's class, MW_HEADER its header, MW_NAME the name of the function table.
+#include MW_HEADER
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+
+namespace {
+
+struct Core {
+    // The context must outlive the model.
+    std::unique_ptr<VerilatedContext> context{new VerilatedContext};
+    std::unique_ptr<MW_MODEL> model{new MW_MODEL{context.get(), "core"}};
+};
+
+void* create() {
+    try {
+        return new Core;
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+void destroy(void* core) { delete static_cast<Core*>(core); }
+
+void eval(void* core) { static_cast<Core*>(core)->model->eval(); }
+
+// The model keeps a signal in the low bits of its storage, little endian on the hosts that
+// the virtual card runs on.
+template <typename T>
+void* storage(T& signal) {
+    return &signal;
+}
+
+// Address of the storage of a signal; null when the core has none of that name.
+void* pin(void* core, const char* name) {
+    MW_MODEL& m = *static_cast<Core*>(core)->model;
+#define PIN(signal) \
+    if (!std::strcmp(name, #signal)) return storage(m.signal)
+    PIN(clk);
+    PIN(rst);
+    PIN(time_ns);
+    PIN(s_axis_tdata);
+    PIN(s_axis_tkeep);
+    PIN(s_axis_tvalid);
+    PIN(s_axis_tlast);
+    PIN(s_axis_tuser);
+    PIN(m_axis_tdata);
+    PIN(m_axis_tkeep);
+    PIN(m_axis_tvalid);
+    PIN(m_axis_tready);
+    PIN(m_axis_tlast);
+    PIN(m_axis_tuser);
+    PIN(s_axil_awaddr);
+    PIN(s_axil_awvalid);
+    PIN(s_axil_awready);
+    PIN(s_axil_wdata);
+    PIN(s_axil_wstrb);
+    PIN(s_axil_wvalid);
+    PIN(s_axil_wready);
+    PIN(s_axil_bvalid);
+    PIN(s_axil_bready);
+    PIN(s_axil_araddr);
+    PIN(s_axil_arvalid);
+    PIN(s_axil_arready);
+    PIN(s_axil_rdata);
+    PIN(s_axil_rresp);
+    PIN(s_axil_rvalid);
+    PIN(s_axil_rready);
+    PIN(m_axi_awaddr);
+    PIN(m_axi_awlen);
+    PIN(m_axi_awsize);
+    PIN(m_axi_awburst);
+    PIN(m_axi_awvalid);
+    PIN(m_axi_awready);
+    PIN(m_axi_wdata);
+    PIN(m_axi_wstrb);
+    PIN(m_axi_wlast);
+    PIN(m_axi_wvalid);
+    PIN(m_axi_wready);
+    PIN(m_axi_bresp);
+    PIN(m_axi_bvalid);
+    PIN(m_axi_bready);
+    PIN(irq_valid);
+    PIN(irq_ready);
+    PIN(busy);
+    PIN(timer_valid);
+    PIN(timer_ns);
+#undef PIN
+    return nullptr;
+}
+
+}  // namespace
+
+struct mw_model {
+    void* (*create)();
+    void (*destroy)(void*);
+    void (*eval)(void*);
+    void* (*pin)(void*, const char*);
+};
+
+extern "C" {
+extern const mw_model MW_NAME;
+const mw_model MW_NAME = {create, destroy, eval, pin};
+}
