@@ -642,7 +642,7 @@ impl Running {
         )
     }
 
-    /// Kills its process group and waits for it.
+    /// Kills its process group and waits until all of it is gone.
     fn bury(&mut self) -> Result<ExitStatus, Error> {
         self.signal(Signal::SIGKILL);
         let status = self
@@ -650,6 +650,10 @@ impl Running {
             .wait()
             .map_err(self.error("cannot wait for it"))?;
         self.ended = Some(status);
+        let deadline = Instant::now() + BURIAL;
+        while killpg(self.group(), None).is_ok() && Instant::now() < deadline {
+            thread::sleep(TICK);
+        }
         Ok(status)
     }
 

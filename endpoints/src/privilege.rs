@@ -152,12 +152,7 @@ fn probe(root: Option<&Root>) -> Result<Result<(), Refused>, Error> {
             drop(writer);
             let mut answer = [0; 5];
             let read = File::from(reader).read_exact(&mut answer);
-            loop {
-                match waitpid(child, None) {
-                    Err(Errno::EINTR) => {}
-                    _ => break,
-                }
-            }
+            while let Err(Errno::EINTR) = waitpid(child, None) {}
             read.map_err(broken)?;
             let [step, a, b, c, d] = answer;
             Ok(match STEPS.get(usize::from(step).wrapping_sub(1)) {
@@ -219,4 +214,49 @@ fn forbidding_sysctl(step: Step) -> Option<String> {
         let value = fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()?;
         (value.trim() == *forbidding).then(|| format!("sysctl {name} is {forbidding}"))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_is_one_sentence_that_names_what_is_missing() {
+        let said = |step, errno| explain(Refused { step, errno }).to_string();
+        for (step, errno, names) in [
+            (
+                Step::OpenDevice,
+                libc::ENOENT,
+                "/dev/net/tun cannot be opened: No such file",
+            ),
+            (Step::OpenDevice, libc::EACCES, "mode 0666"),
+            (Step::OpenDevice, libc::EPERM, "device rules"),
+            (
+                Step::CreateInterface,
+                libc::EPERM,
+                "/dev/net/tun makes no TAP",
+            ),
+            (
+                Step::UserNamespace,
+                libc::EINVAL,
+                "before the program starts threads",
+            ),
+            (
+                Step::UserNamespace,
+                libc::EPERM,
+                "forbids unprivileged user namespaces",
+            ),
+            (Step::Namespaces, libc::EPERM, "run as root instead"),
+        ] {
+            let sentence = said(step, errno);
+            assert!(
+                sentence.starts_with("cannot make hosts on this machine: "),
+                "{sentence}"
+            );
+            assert!(
+                sentence.contains(names) && !sentence.contains('\n'),
+                "{sentence}"
+            );
+        }
+    }
 }
