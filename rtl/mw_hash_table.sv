@@ -78,12 +78,11 @@ module mw_hash_table
   logic s1_tagged, s2_tagged, s3_tagged, s4_tagged;
   logic [TagBits-1:0] s1_tag, s2_tag, s3_tag, s4_tag;
   logic [ROWS_LOG2-1:0] s1_row[WAYS], s2_row[WAYS], s3_row[WAYS], s4_row[WAYS];
-  row_t read[WAYS];
 
   logic [WAYS-1:0] s4_used, s4_match, s4_stale;
   logic [VAL_W-1:0] s4_value[WAYS];
   logic s4_same_key, s4_same_tag;  // as the slot one cycle ahead
-  row_t s4_host_row;
+  row_t s4_host_row[WAYS];
 
   // late_*[n]: decided n cycles ago
   logic [WAYS-1:0] late_we[1:Late];
@@ -103,6 +102,8 @@ module mw_hash_table
 
   for (genvar w = 0; w < int'(WAYS); w++) begin : g_way
     logic [ROWS_LOG2-1:0] hash;
+    row_t read;
+
     for (genvar j = 0; j < int'(ROWS_LOG2); j++) begin : g_bit
       localparam logic [KEY_W-1:0] Mask = KEY_W'(hash_mask(w, j));
       always_comb begin
@@ -122,8 +123,22 @@ module mw_hash_table
         .wr_data(busy ? '0 : late_data[1]),
         .rd_en  (s1_valid),
         .rd_row (s1_row[w]),
-        .rd_data(read[w])
+        .rd_data(read)
     );
+
+    // s3: bring the word up to date and compare
+    always_ff @(posedge clk) begin
+      if (s3_valid) begin
+        automatic row_t row = read;
+        for (int n = int'(Late); n >= 1; n--)
+        if (late_we[n][w] && late_row[n] == s3_row[w]) row = late_data[n];
+        s4_used[w]  <= row.used;
+        s4_match[w] <= row.used && row.key == s3_key;
+        s4_stale[w] <= !fixed(row.value) && tag_of(row.value) != s3_tag;
+        s4_value[w] <= row.value;
+        if (s3_host) s4_host_row[w] <= row;
+      end
+    end
   end
 
   // s1, s2: wait for the memories
@@ -150,85 +165,62 @@ module mw_hash_table
     end
   end
 
-  // s3: bring the words up to date and compare
   always_ff @(posedge clk) begin
     if (s3_valid) begin
       s4_host <= s3_host;
       s4_key <= s3_key;
       s4_tagged <= s3_tagged;
-      s4_tag <= s3_tag;
       s4_row <= s3_row;
       s4_same_key <= s3_key == s4_key;
+      s4_tag <= s3_tag;
       s4_same_tag <= s3_tag == s4_tag;
-      for (int w = 0; w < int'(WAYS); w++) begin
-        automatic row_t row = read[w];
-        for (int n = int'(Late); n >= 1; n--)
-        if (late_we[n][w] && late_row[n] == s3_row[w]) row = late_data[n];
-        s4_used[w]  <= row.used;
-        s4_match[w] <= row.used && row.key == s3_key;
-        s4_stale[w] <= !fixed(row.value) && tag_of(row.value) != s3_tag;
-        s4_value[w] <= row.value;
-        if (s3_host && host_way == WayW'(w)) s4_host_row <= row;
-      end
     end
   end
 
   // s4: the slot one cycle ahead may have written a row that was just compared
-  logic [WAYS-1:0] used, match, stale, same;
-  logic [VAL_W-1:0] value[WAYS];
-  logic [VAL_W-1:0] first_value;
-  logic first_stale, hit, replace, inserts, full;
+  logic [WAYS-1:0] ahead, used, match, stale, same, first;
+  logic hit, replace, inserts, full;
   logic [WAYS-1:0] we;
-  row_t data;
 
   function automatic logic [WAYS-1:0] lowest(input logic [WAYS-1:0] v);
     return v & (~v + 1'b1);
   endfunction
 
   always_comb begin
+    ahead = '0;
     used = s4_used;
     match = s4_match;
     stale = s4_stale;
     same = '0;
-    value = s4_value;
-    first_value = '0;
-    first_stale = 1'b0;
     we = '0;
     inserts = 1'b0;
     full = 1'b0;
     replace = 1'b0;
-    hit = 1'b0;
-    data = '{used: 1'b1, value: ins_value, key: s4_key};
     if (s4_valid) begin
-      for (int w = int'(WAYS) - 1; w >= 0; w--) begin
-        if (late_we[1][w] && late_row[1] == s4_row[w]) begin
+      for (int w = 0; w < int'(WAYS); w++) begin
+        ahead[w] = late_we[1][w] && late_row[1] == s4_row[w];
+        if (ahead[w]) begin
           used[w]  = late_data[1].used;
           match[w] = late_data[1].used && s4_same_key;
           stale[w] = !fixed(late_data[1].value) && !s4_same_tag;
-          value[w] = late_data[1].value;
         end
-        same[w] = match[w] && value[w] == ins_value;
-        if (match[w]) begin
-          first_value = value[w];
-          first_stale = stale[w];
-        end
+        if (MULTI) same[w] = match[w] && ins_value == (ahead[w] ? late_data[1].value : s4_value[w]);
       end
-      hit = |match;
-      if (s4_host) begin
-        if (host_write) we = WAYS'(1) << host_way;
-        data = row_t'(host_row);
-      end else if (INSERT && MULTI) begin
-        inserts = ins_allow && same == '0 && used != '1;
-        full = ins_allow && same == '0 && used == '1;
-        if (inserts) we = lowest(~used);
-      end else if (INSERT) begin
-        replace = hit && s4_tagged && first_stale;
-        inserts = ins_allow && (replace || (!hit && used != '1));
-        full = ins_allow && !hit && used == '1;
-        data.used = ins_allow;
-        if (replace) we = lowest(match);
-        else if (inserts) we = lowest(~used);
-      end
+    end
+    hit   = |match;
+    first = lowest(match);
+    if (s4_valid && s4_host) begin
+      if (host_write) we = WAYS'(1) << host_way;
+    end else if (s4_valid && INSERT && MULTI) begin
+      inserts = ins_allow && same == '0 && used != '1;
+      full = ins_allow && same == '0 && used == '1;
+      if (inserts) we = lowest(~used);
+    end else if (s4_valid && INSERT) begin
+      replace = hit && s4_tagged && (stale & first) != '0;
+      inserts = ins_allow && (replace || (!hit && used != '1));
+      full = ins_allow && !hit && used == '1;
+      if (replace) we = first;
+      else if (inserts) we = lowest(~used);
     end
   end
 
@@ -236,7 +228,8 @@ module mw_hash_table
     late_we[1] <= rst ? '0 : we;
     if (|we) begin
       for (int w = 0; w < int'(WAYS); w++) if (we[w]) late_row[1] <= s4_row[w];
-      late_data[1] <= data;
+      if (s4_host) late_data[1] <= row_t'(host_row);
+      else late_data[1] <= '{used: inserts, value: ins_value, key: s4_key};
     end
     for (int n = 2; n <= int'(Late); n++) begin
       late_we[n] <= rst ? '0 : late_we[n-1];
@@ -246,17 +239,19 @@ module mw_hash_table
       end
     end
     if (s4_valid) begin
-      out_row <= RowW'(s4_host_row);
-      for (int w = 0; w < int'(WAYS); w++)
-      if (host_way == WayW'(w) && late_we[1][w] && late_row[1] == s4_row[w])
-        out_row <= RowW'(late_data[1]);
       out_key <= s4_key;
       out_hit <= hit && !replace;
       out_inserted <= inserts;
       out_full <= full;
-      out_value <= inserts && !MULTI ? ins_value : first_value;
       out_match <= match;
-      out_values <= value;
+      for (int w = 0; w < int'(WAYS); w++) begin
+        automatic logic [VAL_W-1:0] value = ahead[w] ? late_data[1].value : s4_value[w];
+        out_values[w] <= value;
+        if (first[w]) out_value <= value;
+        if (s4_host && host_way == WayW'(w))
+          out_row <= RowW'(ahead[w] ? late_data[1] : s4_host_row[w]);
+      end
+      if (inserts && !MULTI) out_value <= ins_value;
     end
   end
 

@@ -96,9 +96,9 @@ module mw_track
 
   // ---- wait for a turn; lanes take turns, the host's slots go first
   logic [1:0] wait_valid, take, wait_empty;
-  header_t wait_hdr[2];
   logic turn;
   for (genvar l = 0; l < 2; l++) begin : g_lane
+    header_t head;
     logic [INFLIGHT_LOG2:0] wait_free;
     assign wait_empty[l] = wait_free[INFLIGHT_LOG2];
     mw_fifo #(
@@ -112,7 +112,7 @@ module mw_track
         .in_data(in_hdr[l]),
         .out_valid(wait_valid[l]),
         .out_ready(take[l]),
-        .out_data(wait_hdr[l]),
+        .out_data(head),
         .free(wait_free)
     );
   end
@@ -133,7 +133,7 @@ module mw_track
   header_t p1_hdr;
   always_ff @(posedge clk) begin
     if (|take) begin
-      p1_hdr  <= wait_hdr[take[1]];
+      p1_hdr  <= take[1] ? g_lane[1].head : g_lane[0].head;
       p1_live <= live;
     end
     if (|take || host_slot) p1_lane <= host_slot ? host_lane : take[1];
@@ -373,9 +373,8 @@ module mw_track
 
   // ---- p10: the position
   logic [ConnW-1:0] update_conn, conn_q[2];
-  header_t update_hdr;
-  track_t  trk;
-  work_t   w;
+  track_t trk;
+  work_t  w;
   assign w = later[Update];
 
   always_comb begin
@@ -466,18 +465,13 @@ module mw_track
   header_t waiting[1 << WaitLog2];
   logic [WaitLog2-1:0] wait_in, wait_out;
   always_ff @(posedge clk) if (p2_valid) waiting[wait_in] <= p2_hdr;
-  always_comb begin
-    update_hdr = '0;
-    if (later_packet[Update]) update_hdr = waiting[wait_out];
-  end
-
   always_ff @(posedge clk) begin
     if (answer_tracked) conn_q[0] <= answer.conn;
     conn_q[1]   <= conn_q[0];
     update_conn <= conn_q[1];
     for (int l = 0; l < 2; l++)
     if (later_packet[Update] && w.lane == 1'(l)) begin
-      out_hdr[l] <= update_hdr;
+      out_hdr[l] <= waiting[wait_out];
       out_trk[l] <= trk;
     end
     if (rst) begin
