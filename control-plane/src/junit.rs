@@ -38,10 +38,10 @@ pub fn xml(run: &RunFile) -> String {
     };
     cases.push(("capture", "the capture is complete".into(), capture));
     for event in &run.findings.events {
-        let result = if event.done {
-            Result::Passed
-        } else {
-            Result::Error(event.measured.clone())
+        let result = match (event.done, carried_out) {
+            (true, _) => Result::Passed,
+            (false, true) => Result::Error(event.measured.clone()),
+            (false, false) => Result::Skipped(event.measured.clone()),
         };
         cases.push((
             "event",

@@ -23,7 +23,7 @@ use crate::run_file::{
     files,
 };
 use crate::text::{Utc, time};
-use crate::{Error, analyze};
+use crate::{Error, analyze, run_file, verdict};
 
 /// Where runs go unless told otherwise.
 pub const RUNS: &str = "runs";
@@ -233,6 +233,7 @@ impl Stage<'_> {
         let compiled = compile::compile(self.plan);
         let loaded = device.load(&compiled.program).map_err(said)?;
         self.recorded.positions = compiled.records(&loaded.slots);
+        self.leave_word()?;
 
         let mut config = driver::CaptureConfig::new(self.directory.join(files::CAPTURE));
         config.snapshot_bytes = snapshot_bytes(self.plan);
@@ -264,6 +265,25 @@ impl Stage<'_> {
         }
         let finished = feed.finish();
         result.and(read).and(finished)
+    }
+
+    /// Writes `run.json` as it is for a run that is killed from here on, so that what it captured
+    /// can be read.
+    fn leave_word(&self) -> Step<()> {
+        let recorded = Recorded {
+            error: Some("the run did not come to its end".to_owned()),
+            ..self.recorded.clone()
+        };
+        let findings = Findings::default();
+        let run = RunFile {
+            version: run_file::VERSION,
+            name: self.plan.name.clone(),
+            verdict: verdict::judge(&recorded, &findings),
+            findings,
+            recorded,
+        };
+        run.write(self.directory).map_err(said)?;
+        Ok(())
     }
 
     /// Hosts when the plan has them, and what is plugged into the ports.

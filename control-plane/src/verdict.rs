@@ -129,14 +129,14 @@ pub fn judge(recorded: &Recorded, findings: &Findings) -> Verdict {
         return verdict(Outcome::ExpectationFailed, failed);
     }
     let (events, expectations) = (findings.events.len(), findings.expectations.len());
-    let mut reasons = vec!["the capture is complete".to_owned()];
+    let mut reason = "the capture is complete".to_owned();
     if events > 0 {
-        reasons.push(format!("{} fired as asked", counted(events, "event")));
+        reason += &format!(", {} fired as asked", counted(events, "event"));
     }
     if expectations > 0 {
-        reasons.push(format!("{} met", counted(expectations, "expectation")));
+        reason += &format!(", {} met", counted(expectations, "expectation"));
     }
-    verdict(Outcome::Pass, reasons)
+    verdict(Outcome::Pass, vec![reason])
 }
 
 /// `1 event`, `3 events`.

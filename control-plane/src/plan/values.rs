@@ -96,8 +96,8 @@ pub struct Size(pub u64);
 
 const SIZE_UNITS: &[(&str, u64)] = &[
     ("B", 1),
-    ("kB", 1_000),
     ("KB", 1_000),
+    ("kB", 1_000),
     ("KiB", 1 << 10),
     ("MB", 1_000_000),
     ("MiB", 1 << 20),
@@ -537,6 +537,7 @@ mod tests {
         assert_eq!("1500".parse::<Size>().unwrap().0, 1_500);
         assert_eq!(Size(65_536).to_string(), "64KiB");
         assert_eq!(Size(2_000_000).to_string(), "2MB");
+        assert_eq!(Size(500_000).to_string(), "500kB");
         assert_eq!(Size(0).to_string(), "0B");
         assert!("2Mb".parse::<Size>().is_err());
     }
