@@ -19,8 +19,8 @@ use crate::bench::{Capturing, CardProvider, CardRequest, Device, PortFeed, Provi
 use crate::compile::{self, Compiled};
 use crate::plan::{self, Endpoint, Pace, PcapEndpoint, Plan, Side, TapEndpoint, Traffic};
 use crate::run_file::{
-    CaptureRecord, CardRecord, ConnectionRecord, PlanRecord, Recorded, RunFile, TrafficRecord,
-    files,
+    CaptureRecord, CardRecord, ConnectionRecord, Findings, PlanRecord, Recorded, RunFile,
+    TrafficRecord, files,
 };
 use crate::text::{Utc, time};
 use crate::{Error, analyze, run_file, verdict};
