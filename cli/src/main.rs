@@ -1,3 +1,146 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The program `midwire`.
-fn main() {}
+//! The program `midwire`: runs plans, shows what came of them, and serves a virtual card.
+//!
+//! Only what a person types and reads is here; what it does is in the other crates.
+
+mod export;
+mod provider;
+mod run;
+mod serve;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use midwire_control::plan::{self, Plan};
+use midwire_control::verdict::BAD_PLAN;
+
+/// Test what NICs, RDMA and TCP stacks do about loss, delay and marks: a card in the middle of
+/// the cable does to chosen packets exactly what a plan says, and records every packet.
+#[derive(Parser)]
+#[command(name = "midwire", version, max_term_width = 100, after_help = EXIT_CODES)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 passed, 1 an expectation about the device under test failed, 2 bad plan or usage,
+3 capture not complete, 4 an event never fired, 5 card or environment (or interrupted).";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Carry out a plan and judge it
+    Run(run::Run),
+    /// Check plans without running them
+    Validate {
+        /// Plans
+        #[arg(required = true)]
+        plans: Vec<PathBuf>,
+    },
+    /// Print the JSON Schema of plans
+    Schema,
+    /// Work out findings and verdict of a run again, from its capture
+    Analyze {
+        /// Directory of the run
+        run: PathBuf,
+        /// Print run.json instead of the table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write the capture of a run in another format
+    Export(export::Export),
+    /// Virtual cards
+    #[command(subcommand)]
+    Card(CardCommand),
+}
+
+#[derive(Subcommand)]
+enum CardCommand {
+    /// Serve a virtual card as a PCI device on a vfio-user socket, until SIGINT or SIGTERM
+    Serve(serve::Serve),
+    /// Say what a card is and what it has counted
+    Info {
+        /// The card: socket:PATH or pci:ADDRESS
+        #[arg(long)]
+        card: provider::Place,
+    },
+}
+
+/// What ends a command: a sentence for a person, and the exit code.
+pub struct Failure {
+    message: String,
+    code: u8,
+}
+
+/// Exit code for a card or an environment that failed.
+const ENVIRONMENT: u8 = 5;
+
+impl Failure {
+    fn environment(message: impl ToString) -> Self {
+        Self {
+            message: message.to_string(),
+            code: ENVIRONMENT,
+        }
+    }
+}
+
+impl From<midwire_control::Error> for Failure {
+    fn from(error: midwire_control::Error) -> Self {
+        Self {
+            message: error.to_string(),
+            code: error.exit_code(),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Run(run) => run.carry_out(),
+        Command::Validate { plans } => validate(&plans),
+        Command::Schema => print_json(&plan::schema()).map(|()| 0),
+        Command::Analyze { run, json } => run::analyze(&run, json),
+        Command::Export(export) => export.write(),
+        Command::Card(CardCommand::Serve(serve)) => serve.run(),
+        Command::Card(CardCommand::Info { card }) => card.info(),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("midwire: {}", failure.message);
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn validate(plans: &[PathBuf]) -> Result<u8, Failure> {
+    let mut code = 0;
+    for path in plans {
+        match Plan::read(path) {
+            Ok((plan, _)) => say(&format!(
+                "{}: {}, {} events, {} expectations",
+                path.display(),
+                plan.name,
+                plan.events.len(),
+                plan.expect.len()
+            ))?,
+            Err(error) => {
+                eprintln!("midwire: {error}");
+                code = BAD_PLAN;
+            }
+        }
+    }
+    Ok(code)
+}
+
+/// A line on standard output. A reader that has gone away is no reason to panic.
+fn say(text: &str) -> Result<(), Failure> {
+    use std::io::Write as _;
+    writeln!(std::io::stdout(), "{text}")
+        .map_err(|e| Failure::environment(format!("can't write to standard output: {e}")))
+}
+
+fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(Failure::environment)?;
+    say(&text)
+}

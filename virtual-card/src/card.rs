@@ -40,8 +40,8 @@ pub enum PortConfig {
     TapFd(OwnedFd),
     /// A pcap or pcapng file. Virtual time.
     File {
-        /// Where frames come from.
-        input: PathBuf,
+        /// Where frames come from; none come without it.
+        input: Option<PathBuf>,
         /// When they come.
         pace: Pace,
         /// A pcapng file for the frames that leave the port.
@@ -151,7 +151,7 @@ impl VirtualCard {
                     needs(Time::Virtual)?;
                     out[index] = Out::Participant;
                     files[index] =
-                        Some(FilePort::open(&input, pace, output.as_deref(), config.width)?);
+                        Some(FilePort::open(input.as_deref(), pace, output.as_deref(), config.width)?);
                 }
                 PortConfig::Participant(participant) => {
                     needs(Time::Virtual)?;

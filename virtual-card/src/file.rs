@@ -196,7 +196,7 @@ fn io_error(e: PcapError) -> std::io::Error {
 
 /// A port that is fed from a file.
 pub(crate) struct FilePort {
-    input: Input,
+    input: Option<Input>,
     pace: Pace,
     width: Width,
     /// The file's time at which inputs start.
@@ -209,9 +209,14 @@ pub(crate) struct FilePort {
 }
 
 impl FilePort {
-    pub fn open(input: &Path, pace: Pace, output: Option<&Path>, width: Width) -> Result<Self> {
-        let mut input = Input::open(input)?;
-        let next = input.next()?;
+    pub fn open(
+        input: Option<&Path>,
+        pace: Pace,
+        output: Option<&Path>,
+        width: Width,
+    ) -> Result<Self> {
+        let mut input = input.map(Input::open).transpose()?;
+        let next = input.as_mut().map_or(Ok(None), Input::next)?;
         let output = output.map(Output::create).transpose()?;
         let origin = next.as_ref().map_or(0, |next| next.0);
         Ok(Self { input, pace, width, origin, next, free: INPUT_START, output })
@@ -251,7 +256,7 @@ impl Participant for FilePort {
                 break;
             }
             self.free = at + line_time(self.width, data.len());
-            let next = self.input.next();
+            let next = self.input.as_mut().map_or(Ok(None), Input::next);
             sent.extend(self.next.take().map(|(_, data)| Frame { at, data, bad: false }));
             self.next = next?;
         }

@@ -26,6 +26,7 @@ const LONG: Duration = Duration::from_secs(60);
 const ID: u16 = 0;
 const DATA_WIDTH: u16 = 0xc;
 const CLOCK_PS: u16 = 0x10;
+const NOW: u16 = 0x90;
 
 fn lines(time: Time, width: Width) -> Config {
     Config { time, width, ports: [PortConfig::Line, PortConfig::Line], ..Config::default() }
@@ -63,7 +64,7 @@ fn a_card_that_is_gone_answers_all_ones() {
 
 #[test]
 fn what_does_not_live_in_the_cards_time_is_refused() {
-    let file = || PortConfig::File { input: "x".into(), pace: Pace::Recorded, output: None };
+    let file = || PortConfig::File { input: None, pace: Pace::Recorded, output: None };
     for (time, port) in [(Time::Wall, file()), (Time::Virtual, PortConfig::Tap("mwt".into()))] {
         let ports = [PortConfig::Unplugged, port];
         let refused = VirtualCard::spawn(Config { time, ports, ..Config::default() });
@@ -86,7 +87,8 @@ fn frames_pass_whole_and_in_order_both_ways() {
             card.start_inputs().expect("start");
             card.wait_quiescent(LONG).expect("quiescent");
             for (n, len) in lengths.into_iter().enumerate() {
-                assert_eq!(b.receive(SECOND).expect("at B").data, frame(n as u8, len));
+                let got = b.receive(SECOND).expect("at B").data;
+                assert!(got == frame(n as u8, len), "{width:?} {time:?}: frame {n} is {got:?}");
                 assert_eq!(a.receive(SECOND).expect("at A").data, frame(100 + n as u8, len));
             }
             assert!(a.try_receive().is_none() && b.try_receive().is_none());
@@ -107,7 +109,7 @@ fn wall_time_runs_by_itself_and_does_not_go_back() {
     let bus = card.host_bus();
     let now = || {
         bus.write32(0x80, 1 << 2);
-        u64::from(bus.read32(0x8c)) | u64::from(bus.read32(0x90)) << 32
+        u64::from(bus.read32(NOW)) | u64::from(bus.read32(NOW + 4)) << 32
     };
     let before = now();
     std::thread::sleep(Duration::from_millis(50));
@@ -130,7 +132,7 @@ fn virtual_time_stands_still_for_the_host() {
     let bus = card.host_bus();
     let now = || {
         bus.write32(0x80, 1 << 2);
-        u64::from(bus.read32(0x8c)) | u64::from(bus.read32(0x90)) << 32
+        u64::from(bus.read32(NOW)) | u64::from(bus.read32(NOW + 4)) << 32
     };
     assert_eq!(now(), 0);
     let line = card.line(Port::A).expect("a line");
@@ -195,7 +197,6 @@ fn run(width: Width, skip_idle: bool, pause: Duration) -> (Vec<u8>, Vec<Frame>, 
 fn virtual_runs_are_the_same_to_the_bit() {
     for width in [Width::W512, Width::W64] {
         let (blocks, frames, skipped) = run(width, true, Duration::ZERO);
-        assert!(skipped > 100_000, "{skipped}");
         assert_eq!(frames.len(), 800);
         let mut records = 0;
         for block in blocks.chunks(4096) {
@@ -209,7 +210,8 @@ fn virtual_runs_are_the_same_to_the_bit() {
         let slow = run(width, true, Duration::from_millis(3));
         assert!((slow.0, slow.1) == (blocks.clone(), frames.clone()), "a slow host");
         let all = run(width, false, Duration::ZERO);
-        assert!(all.2 < skipped / 2, "does not skip");
+        // The start of inputs is jumped to even so.
+        assert!(all.2 + 100_000 < skipped, "{} is not well below {skipped}", all.2);
         assert!((all.0, all.1) == (blocks, frames), "every clock evaluated");
     }
 }
@@ -268,7 +270,7 @@ fn read_pcapng(path: &Path) -> Vec<(u64, Vec<u8>)> {
 
 fn play(input: [&Path; 2], pace: Pace, output: [&Path; 2]) -> Result<(), Error> {
     let ports = [0, 1].map(|n: usize| PortConfig::File {
-        input: input[n].into(),
+        input: Some(input[n].into()),
         pace,
         output: Some(output[n].into()),
     });

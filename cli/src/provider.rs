@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Where cards come from: a virtual one that is started for the run, one that is served on a
+//! vfio-user socket, or a board.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use midwire_control::bench::{CardProvider, CardRequest, Feed, PortFeed, Provided};
+use midwire_control::plan::CardTime;
+use midwire_driver::{Backend, Card, KernelVfio, VfioUser};
+use midwire_virtual_card::{Config, Pace, PortConfig, Time, VirtualCard, Width};
+
+use crate::{Failure, print_json};
+
+/// Which card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// One that is made for the run.
+    Virtual,
+    /// One that is served on a vfio-user socket; its ports are its own.
+    Socket(PathBuf),
+    /// A board; endpoints are plugged into it.
+    Pci(String),
+}
+
+impl FromStr for Place {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            _ if text == "virtual" => Ok(Self::Virtual),
+            Some(("socket", path)) if !path.is_empty() => Ok(Self::Socket(path.into())),
+            Some(("pci", address)) if !address.is_empty() => Ok(Self::Pci(address.to_owned())),
+            _ => Err(
+                "expected virtual, socket:PATH or pci:ADDRESS such as pci:0000:01:00.0".to_owned(),
+            ),
+        }
+    }
+}
+
+impl Place {
+    fn open(&self) -> Result<Card, String> {
+        let backend: Box<dyn Backend> = match self {
+            Self::Virtual => {
+                return Err("a virtual card exists only while it runs: name a socket".to_owned());
+            }
+            Self::Socket(path) => Box::new(VfioUser::connect(path).map_err(|e| e.to_string())?),
+            Self::Pci(address) => Box::new(KernelVfio::open(address).map_err(|e| e.to_string())?),
+        };
+        Card::open(backend).map_err(|e| e.to_string())
+    }
+
+    /// Prints what the card is and what it has counted.
+    pub fn info(&self) -> Result<u8, Failure> {
+        let card = self.open().map_err(Failure::environment)?;
+        let counters = card.counters().map_err(Failure::environment)?;
+        print_json(&serde_json::json!({ "card": card.info(), "counters": counters }))?;
+        Ok(0)
+    }
+}
+
+/// Longest time that files may take to be played out, in wall time.
+const PLAY: Duration = Duration::from_secs(3600);
+
+/// Brings up cards at a place.
+pub struct Provider {
+    place: Place,
+}
+
+impl Provider {
+    /// For cards at `place`.
+    pub fn new(place: Place) -> Self {
+        Self { place }
+    }
+}
+
+impl CardProvider for Provider {
+    fn provide(&mut self, request: CardRequest) -> Result<Provided, String> {
+        match &self.place {
+            Place::Virtual => start(request),
+            there => {
+                if request
+                    .ports
+                    .iter()
+                    .any(|p| matches!(p, PortFeed::Pcap { .. }))
+                {
+                    return Err("files are played by a virtual card that is started for the run: leave --card away".to_owned());
+                }
+                Err(format!(
+                    "this plan makes its own hosts, and their TAPs can only be plugged into a virtual card that is started for the run, not into {}",
+                    match there {
+                        Place::Socket(path) => path.display().to_string(),
+                        Place::Pci(address) => address.clone(),
+                        Place::Virtual => String::new(),
+                    }
+                ))
+            }
+        }
+    }
+}
+
+fn start(request: CardRequest) -> Result<Provided, String> {
+    let width = match request.width {
+        64 => Width::W64,
+        _ => Width::W512,
+    };
+    let time = match request.time {
+        CardTime::Wall => Time::Wall,
+        CardTime::Virtual => Time::Virtual,
+    };
+    let socket = Socket::new()?;
+    let config = Config {
+        width,
+        time,
+        ports: request.ports.map(port),
+        socket: Some(socket.path.clone()),
+        ..Config::default()
+    };
+    let card = VirtualCard::spawn(config).map_err(|e| e.to_string())?;
+    let device = Place::Socket(socket.path.clone()).open()?;
+    Ok(Provided {
+        device: Box::new(device),
+        feed: Box::new(Running {
+            card,
+            files: time == Time::Virtual,
+            _socket: socket,
+        }),
+    })
+}
+
+fn port(feed: PortFeed) -> PortConfig {
+    match feed {
+        PortFeed::Tap(fd) => PortConfig::TapFd(fd),
+        PortFeed::Pcap {
+            input: None,
+            output: None,
+            ..
+        } => PortConfig::Unplugged,
+        PortFeed::Pcap {
+            input,
+            line_rate,
+            output,
+        } => PortConfig::File {
+            input,
+            pace: if line_rate {
+                Pace::LineRate
+            } else {
+                Pace::Recorded
+            },
+            output,
+        },
+    }
+}
+
+/// A socket in a directory that only this user can enter, removed with it.
+struct Socket {
+    directory: PathBuf,
+    path: PathBuf,
+}
+
+impl Socket {
+    fn new() -> Result<Self, String> {
+        use std::os::unix::fs::DirBuilderExt as _;
+        let directory = std::env::temp_dir().join(format!("midwire-{}", std::process::id()));
+        let made = |d: &Path| std::fs::DirBuilder::new().mode(0o700).create(d);
+        // A process of this number that was killed may have left one.
+        let result = match made(&directory) {
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                std::fs::remove_dir_all(&directory).and_then(|()| made(&directory))
+            }
+            other => other,
+        };
+        result.map_err(|e| {
+            format!(
+                "can't make a directory for the card's socket, {}: {e}",
+                directory.display()
+            )
+        })?;
+        let path = directory.join("card.sock");
+        Ok(Self { directory, path })
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // At worst an empty directory stays in the temporary directory.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A card that was started for a run.
+struct Running {
+    card: VirtualCard,
+    files: bool,
+    _socket: Socket,
+}
+
+impl Feed for Running {
+    fn play(&mut self) -> Result<(), String> {
+        if self.files {
+            self.card.start_inputs().map_err(|e| e.to_string())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn played(&mut self) -> Result<bool, String> {
+        if !self.files {
+            return if self.card.is_running() {
+                Ok(true)
+            } else {
+                Err("the virtual card has stopped".to_owned())
+            };
+        }
+        match self.card.wait_quiescent(Duration::from_millis(50)) {
+            Ok(()) => Ok(true),
+            Err(midwire_virtual_card::Error::Busy(_)) => Ok(false),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), String> {
+        if self.files {
+            self.card.wait_quiescent(PLAY).map_err(|e| e.to_string())
+        } else {
+            Ok(())
+        }
+    }
+}
