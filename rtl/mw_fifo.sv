@@ -27,38 +27,34 @@ module mw_fifo #(
 
   logic [WIDTH-1:0] mem[Depth];
   logic [DEPTH_LOG2-1:0] wr, rd;
-  logic [DEPTH_LOG2:0] used;  // words in mem and in the output register
-
   logic [DEPTH_LOG2:0] stored;  // words in mem alone, written in an earlier cycle
-  logic push, load, pop;
-  assign in_ready = used != (DEPTH_LOG2 + 1)'(Depth);
-  assign free = (DEPTH_LOG2 + 1)'(Depth) - used;
-  assign push = in_valid && in_ready;
-  assign pop = out_valid && out_ready;
-  assign load = (stored != 0) && (!out_valid || out_ready);
+  assign in_ready = free != 0;
 
-  // Nothing changes in a buffer that is empty and not written: simulators skip it.
+  // Nothing changes in a buffer that is empty and not written. Reset comes last, and each
+  // register is written after it was read: simulators then need no copies.
   always_ff @(posedge clk) begin
-    if (rst) begin
-      wr <= '0;
-      rd <= '0;
-      used <= '0;
-      stored <= '0;
-      out_valid <= 1'b0;
-    end else if (in_valid || used != 0) begin
+    if (in_valid || !free[DEPTH_LOG2]) begin
+      automatic logic push = in_valid && free != 0;
+      automatic logic load = stored != 0 && (!out_valid || out_ready);
+      automatic logic pop = out_valid && out_ready;
+      if (load) begin
+        out_data <= mem[rd];
+        rd <= rd + 1'b1;
+      end
       if (push) begin
         mem[wr] <= in_data;
         wr <= wr + 1'b1;
       end
-      if (load) begin
-        out_data <= mem[rd];
-        rd <= rd + 1'b1;
-        out_valid <= 1'b1;
-      end else if (pop) begin
-        out_valid <= 1'b0;
-      end
-      used <= used + (DEPTH_LOG2 + 1)'(push) - (DEPTH_LOG2 + 1)'(pop);
+      out_valid <= load || (out_valid && !pop);
       stored <= stored + (DEPTH_LOG2 + 1)'(push) - (DEPTH_LOG2 + 1)'(load);
+      free <= free - (DEPTH_LOG2 + 1)'(push) + (DEPTH_LOG2 + 1)'(pop);
+    end
+    if (rst) begin
+      wr <= '0;
+      rd <= '0;
+      free <= (DEPTH_LOG2 + 1)'(Depth);
+      stored <= '0;
+      out_valid <= 1'b0;
     end
   end
 endmodule

@@ -40,36 +40,28 @@ module mw_sorted_queue #(
   assign out_value = cell_q[0].value;
   assign pop = out_valid && out_ready;
 
-  // after[i]: cell i is behind the new entry. Once true it is true for all that follow.
-  logic [Depth-1:0] after;
-  always_comb begin
-    after = '1;
-    if (in_valid) for (int i = 0; i < Depth; i++) after[i] = !valid[i] || in_key < cell_q[i].key;
-  end
-
   always_ff @(posedge clk) begin
-    if (in_valid && pop) begin
-      // Cell 0 leaves; those ahead of the new entry move down, those behind it stay.
-      for (int i = 0; i < Depth; i++) begin
-        if (i + 1 < Depth && !after[i+1]) cell_q[i] <= cell_q[i+1];
-        else if (i == 0 || !after[i]) cell_q[i] <= '{key: in_key, value: in_value};
+    if (in_valid || pop) begin
+      automatic entry_t entry = '{key: in_key, value: in_value};
+      // after[i]: cell i is behind the new entry. Once true it is true for all that follow.
+      automatic logic [Depth:0] after = '0;
+      if (in_valid)
+        for (int i = 0; i <= Depth; i++)
+          after[i] = i == Depth || !valid[i%Depth] || in_key < cell_q[i%Depth].key;
+      if (pop) begin
+        // Cell 0 leaves; those ahead of the new entry move down, those behind it stay.
+        for (int i = 0; i < Depth; i++)
+          cell_q[i] <= !after[i+1] ? cell_q[(i+1)%Depth] :
+              i == 0 || !after[i] ? entry : cell_q[i];
+      end else begin
+        for (int i = 0; i < Depth; i++)
+          cell_q[i] <= !after[i] ? cell_q[i] :
+              i == 0 || !after[(i+Depth-1)%Depth] ? entry : cell_q[(i+Depth-1)%Depth];
       end
-    end else if (in_valid) begin
-      for (int i = 0; i < Depth; i++) begin
-        if (after[i]) begin
-          if (i == 0 || !after[i-1]) cell_q[i] <= '{key: in_key, value: in_value};
-          else cell_q[i] <= cell_q[i-1];
-        end
-      end
-    end else if (pop) begin
-      for (int i = 0; i + 1 < Depth; i++) cell_q[i] <= cell_q[i+1];
+      if (in_valid != pop)
+        valid <= in_valid ? {valid[Depth-2:0], 1'b1} : {1'b0, valid[Depth-1:1]};
     end
-  end
-
-  always_ff @(posedge clk) begin
     if (rst) valid <= '0;
-    else if (in_valid && !pop) valid <= {valid[Depth-2:0], 1'b1};
-    else if (pop && !in_valid) valid <= {1'b0, valid[Depth-1:1]};
     assert (rst || pop || !in_valid || !valid[Depth-1])
     else $fatal(1, "mw_sorted_queue: overflow");
   end
