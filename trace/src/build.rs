@@ -4,7 +4,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::packet::{
-    Aeth, Bth, Net, ROCE_PORT, Reth, ethertype, icrc, internet_checksum, transport_checksum,
+    Aeth, Bth, Fragment, Net, ROCE_PORT, Reth, ethertype, icrc, internet_checksum,
+    transport_checksum,
 };
 
 /// What lies below the transport, from one end to the other.
@@ -73,7 +74,7 @@ impl Path {
             traffic_class: self.traffic_class,
             ttl: self.ttl,
             protocol,
-            fragment: false,
+            fragment: Fragment::Whole,
         }
     }
 

@@ -103,8 +103,19 @@ pub struct Net {
     pub ttl: u8,
     /// Protocol of what IP carries.
     pub protocol: u8,
-    /// A part of a packet; its transport isn't looked at.
-    pub fragment: bool,
+    /// Whether it is a whole packet.
+    pub fragment: Fragment,
+}
+
+/// Part of a packet that IP has cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fragment {
+    /// A whole packet.
+    Whole,
+    /// The first part: its transport header is read, RoCE apart.
+    First,
+    /// Any other part: its transport is none.
+    Later,
 }
 
 impl Net {
@@ -319,7 +330,7 @@ pub fn roce_kind(opcode: u8, syndrome: u8) -> Kind {
     match opcode & 0x1f {
         0x00..=0x0b | 0x0d..=0x10 | 0x13 | 0x14 | 0x16 | 0x17 => Kind::Data,
         opcode::READ_REQUEST => Kind::ReadRequest,
-        opcode::ACK if syndrome & 0x60 != 0 => Kind::Nak,
+        opcode::ACK if syndrome & 0xe0 != 0 => Kind::Nak,
         opcode::ACK | opcode::ATOMIC_ACK => Kind::Ack,
         _ => Kind::Other,
     }
@@ -474,9 +485,9 @@ impl<'a> Packet<'a> {
         self.net = Some(net);
         self.payload_offset = self.l4_offset;
         match net.protocol {
-            _ if net.fragment => Ok(()),
+            _ if net.fragment == Fragment::Later => Ok(()),
             TCP => self.read_tcp(bytes),
-            UDP => self.read_udp(bytes),
+            UDP => self.read_udp(bytes, net.fragment == Fragment::First),
             _ => Ok(()),
         }
     }
@@ -505,8 +516,12 @@ impl<'a> Packet<'a> {
             traffic_class: ip[1],
             ttl: ip[8],
             protocol: ip[9],
-            // More fragments, or an offset.
-            fragment: u16_at(ip, 6) & 0x3fff != 0,
+            // An offset, or more fragments.
+            fragment: match u16_at(ip, 6) & 0x3fff {
+                0 => Fragment::Whole,
+                0x2000 => Fragment::First,
+                _ => Fragment::Later,
+            },
         })
     }
 
@@ -529,7 +544,7 @@ impl<'a> Packet<'a> {
             traffic_class: ip[0] << 4 | ip[1] >> 4,
             ttl: ip[7],
             protocol: ip[6],
-            fragment: false,
+            fragment: Fragment::Whole,
         };
         self.l4_offset = self.l3_offset + 40;
         while IPV6_EXTENSIONS.contains(&net.protocol) {
@@ -540,7 +555,9 @@ impl<'a> Packet<'a> {
                 return Err(Short::Malformed("IPv6 extension header beyond the packet"));
             }
         }
-        net.fragment = net.protocol == IPV6_FRAGMENT;
+        if net.protocol == IPV6_FRAGMENT {
+            net.fragment = Fragment::Later;
+        }
         Ok(net)
     }
 
@@ -568,7 +585,7 @@ impl<'a> Packet<'a> {
         Ok(())
     }
 
-    fn read_udp(&mut self, mut bytes: Bytes<'a>) -> Result<(), Short> {
+    fn read_udp(&mut self, mut bytes: Bytes<'a>, first: bool) -> Result<(), Short> {
         let head: &[u8; 8] = bytes.take(self.l4_offset, "UDP header cut")?;
         let udp = Udp {
             src_port: u16_at(head, 0),
@@ -580,15 +597,18 @@ impl<'a> Packet<'a> {
         if udp.length < 8 {
             return Err(Short::Malformed("UDP length below 8"));
         }
-        if end > bytes.end {
-            return Err(Short::Malformed("UDP length beyond the packet"));
+        // The length of the first part is that of the whole.
+        if !first {
+            if end > bytes.end {
+                return Err(Short::Malformed("UDP length beyond the packet"));
+            }
+            bytes.end = end;
         }
-        bytes.end = end;
-        if udp.dst_port == ROCE_PORT {
+        if udp.dst_port == ROCE_PORT && !first {
             return self.read_roce(bytes, udp);
         }
         self.transport = Transport::Udp(udp);
-        self.set_payload(bytes, self.l4_offset + 8, end);
+        self.set_payload(bytes, self.l4_offset + 8, bytes.end);
         Ok(())
     }
 

@@ -3,8 +3,8 @@
 
 use midwire_trace::build::{self, Path, TcpSegment};
 use midwire_trace::packet::{
-    Aeth, Bth, Packet, Reth, TcpOption, Transport, icrc, internet_checksum, opcode, tcp_flags,
-    transport_checksum,
+    Aeth, Bth, Fragment, Packet, Reth, TcpOption, Transport, icrc, internet_checksum, opcode,
+    tcp_flags, transport_checksum,
 };
 use midwire_trace::{Kind, Proto};
 use proptest::prelude::*;
@@ -173,6 +173,7 @@ fn kinds_of_opcodes() {
     assert_eq!(roce_kind(opcode::READ_RESPONSE_ONLY, 0x1f), Kind::Data);
     assert_eq!(roce_kind(opcode::ACK, 0x1f), Kind::Ack);
     assert_eq!(roce_kind(opcode::ACK, 0x2e), Kind::Nak);
+    assert_eq!(roce_kind(opcode::ACK, 0x80), Kind::Nak);
     assert_eq!(roce_kind(0x24, 0), Kind::Data);
     assert_eq!(roce_kind(0x64, 0), Kind::Data);
     assert_eq!(roce_kind(0x82, 0), Kind::Other);
@@ -282,11 +283,16 @@ fn lies_and_cuts_are_told_apart() {
 }
 
 #[test]
-fn parts_of_packets_have_no_transport() {
-    let mut frame = build::udp(&Path::ipv4(1, 2), b"abc");
-    frame[20] = 0x20;
+fn only_the_first_part_of_a_packet_has_a_transport() {
+    let mut frame = build::udp(&Path::ipv4(1, 4791), &[9; 40]);
+    // More fragments; the UDP length is that of the whole.
+    (frame[20], frame[38]) = (0x20, 0x04);
     let packet = Packet::parse(&frame);
-    assert!(packet.net.unwrap().fragment);
+    assert_eq!(packet.net.unwrap().fragment, Fragment::First);
+    assert_eq!((packet.proto(), packet.payload_len), (Proto::Udp, 40));
+    frame[21] = 1;
+    let packet = Packet::parse(&frame);
+    assert_eq!(packet.net.unwrap().fragment, Fragment::Later);
     assert_eq!(
         (packet.transport.clone(), packet.malformed),
         (Transport::None, None)
