@@ -20,7 +20,9 @@ fn main() {
 }
 
 fn run() -> Result<()> {
-    let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("..").canonicalize()?;
+    let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?)
+        .join("..")
+        .canonicalize()?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let rtl = root.join("rtl");
     let verilator = verilator(&root)?;
@@ -33,7 +35,10 @@ fn run() -> Result<()> {
             .map(|entry| entry.map(|e| e.path()))
             .collect::<std::io::Result<_>>()?;
         files.sort();
-        for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "sv")) {
+        for file in files
+            .iter()
+            .filter(|f| f.extension().is_some_and(|e| e == "sv"))
+        {
             println!("cargo::rerun-if-changed={}", file.display());
             if file.to_string_lossy().ends_with("_pkg.sv") {
                 packages.push(file.clone());
@@ -41,7 +46,9 @@ fn run() -> Result<()> {
         }
     }
 
-    library(&verilator).files(runtime(&verilator)).compile("mw_verilated_runtime");
+    library(&verilator)
+        .files(runtime(&verilator))
+        .compile("mw_verilated_runtime");
     for (name, width, period) in CORES {
         let model = out.join(name);
         let sources = verilate(&verilator, &rtl, &packages, &model, name, width, period)?;
@@ -66,7 +73,13 @@ fn verilator(root: &Path) -> Result<PathBuf> {
             .map(|entry| entry.path().join("site-packages/verilator"))
             .find(|path| path.join("bin/verilator_bin").exists())
     });
-    site.ok_or_else(|| format!("no verilator under {}: run `make tools` first", lib.display()).into())
+    site.ok_or_else(|| {
+        format!(
+            "no verilator under {}: run `make tools` first",
+            lib.display()
+        )
+        .into()
+    })
 }
 
 /// Translates the core to C++ in `model`; returns the files to compile.
@@ -86,8 +99,22 @@ fn verilate(
     fs::create_dir_all(model)?;
     let output = Command::new(verilator.join("bin/verilator_bin"))
         .env("VERILATOR_ROOT", verilator)
-        .args(["--cc", "-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert"])
-        .args(["--output-split", "20000", "-Wno-fatal", "--top-module", "mw_core"])
+        .args([
+            "--cc",
+            "-O3",
+            "--x-assign",
+            "fast",
+            "--x-initial",
+            "fast",
+            "--no-assert",
+        ])
+        .args([
+            "--output-split",
+            "20000",
+            "-Wno-fatal",
+            "--top-module",
+            "mw_core",
+        ])
         .args(["--prefix", &format!("V{name}")])
         .arg(format!("-GDATA_W={width}"))
         .arg(format!("-GCLOCK_PS={period}"))
@@ -134,7 +161,15 @@ fn library(verilator: &Path) -> cc::Build {
         .warnings(false)
         .include(verilator.join("include"))
         .include(verilator.join("include/vltstd"));
-    for feature in ["COVERAGE", "SC", "TIMING", "TRACE", "TRACE_FST", "TRACE_VCD", "TRACE_SAIF"] {
+    for feature in [
+        "COVERAGE",
+        "SC",
+        "TIMING",
+        "TRACE",
+        "TRACE_FST",
+        "TRACE_VCD",
+        "TRACE_SAIF",
+    ] {
         build.define(&format!("VM_{feature}"), "0");
     }
     build

@@ -68,7 +68,13 @@ impl Calendar {
     pub fn new(participants: [Option<Box<dyn Participant>>; 2]) -> Self {
         let delays = participants.iter().flatten().map(|p| p.link_delay());
         let span = delays.min().unwrap_or(MAX_SPAN).clamp(1, MAX_SPAN);
-        Self { participants, span, end: 0, started: false, failed: false }
+        Self {
+            participants,
+            span,
+            end: 0,
+            started: false,
+            failed: false,
+        }
     }
 
     /// Lets the participants act, from `INPUT_START` on.
@@ -124,6 +130,9 @@ impl Calendar {
 
     /// Tells all that this was it.
     pub fn finish(&mut self) -> Result<()> {
-        self.participants.iter_mut().flatten().try_for_each(|p| p.finish())
+        self.participants
+            .iter_mut()
+            .flatten()
+            .try_for_each(|p| p.finish())
     }
 }

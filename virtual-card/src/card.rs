@@ -141,17 +141,34 @@ impl VirtualCard {
                     out[index] = Out::Tap(to);
                     let events = events.clone();
                     let input = move |data| {
-                        events.send(Event::Frame(port, Frame { at: 0, data, bad: false })).is_ok()
+                        events
+                            .send(Event::Frame(
+                                port,
+                                Frame {
+                                    at: 0,
+                                    data,
+                                    bad: false,
+                                },
+                            ))
+                            .is_ok()
                     };
                     let waiting = wall.waiting[index].clone();
                     let counters = counters.ports[index].clone();
                     taps.push(Tap::start(fd, letter, waiting, counters, input, from)?);
                 }
-                PortConfig::File { input, pace, output } => {
+                PortConfig::File {
+                    input,
+                    pace,
+                    output,
+                } => {
                     needs(Time::Virtual)?;
                     out[index] = Out::Participant;
-                    files[index] =
-                        Some(FilePort::open(input.as_deref(), pace, output.as_deref(), config.width)?);
+                    files[index] = Some(FilePort::open(
+                        input.as_deref(),
+                        pace,
+                        output.as_deref(),
+                        config.width,
+                    )?);
                 }
                 PortConfig::Participant(participant) => {
                     needs(Time::Virtual)?;
@@ -164,7 +181,9 @@ impl VirtualCard {
         let origin = files.iter().flatten().filter_map(FilePort::first).min();
         for (participant, file) in participants.iter_mut().zip(files) {
             if let Some(mut file) = file {
-                origin.into_iter().for_each(|origin| file.set_origin(origin));
+                origin
+                    .into_iter()
+                    .for_each(|origin| file.set_origin(origin));
                 *participant = Some(Box::new(file));
             }
         }
@@ -178,13 +197,24 @@ impl VirtualCard {
         };
         let core = Core::new(config.width)?;
         let simulation = Simulation::new(core, clock, function, counters.clone(), inbox, out);
-        let server = config.socket.map(|path| Server::start(path, bus.clone())).transpose()?;
+        let server = config
+            .socket
+            .map(|path| Server::start(path, bus.clone()))
+            .transpose()?;
         let simulation = thread::Builder::new()
             .name("virtual card".into())
             .spawn(move || simulation.run())
             .map_err(Error::io("start the simulation"))?;
         let simulation = Some(simulation);
-        Ok(Self { bus, counters, events, lines, server, simulation, taps })
+        Ok(Self {
+            bus,
+            counters,
+            events,
+            lines,
+            server,
+            simulation,
+            taps,
+        })
     }
 
     /// The socket that vfio-user is served on.
@@ -200,20 +230,28 @@ impl VirtualCard {
     /// The line at a port that was made as [`PortConfig::Line`].
     pub fn line(&self, port: Port) -> Option<Line> {
         let from_card = self.lines[port.index()].clone()?;
-        Some(Line { port, events: self.events.clone(), from_card })
+        Some(Line {
+            port,
+            events: self.events.clone(),
+            from_card,
+        })
     }
 
     /// Virtual time: configuration is done and inputs may start, at
     /// [`INPUT_START`](crate::INPUT_START).
     pub fn start_inputs(&self) -> Result<()> {
-        self.events.send(Event::StartInputs).map_err(|_| Error::Stopped)
+        self.events
+            .send(Event::StartInputs)
+            .map_err(|_| Error::Stopped)
     }
 
     /// Waits until all input has been played out and the core is idle with no timer armed, and
     /// output files are written.
     pub fn wait_quiescent(&self, timeout: Duration) -> Result<()> {
         let (reply, answer) = bounded(1);
-        self.events.send(Event::AwaitQuiescence(reply)).map_err(|_| Error::Stopped)?;
+        self.events
+            .send(Event::AwaitQuiescence(reply))
+            .map_err(|_| Error::Stopped)?;
         match answer.recv_timeout(timeout) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => Err(Error::Busy(timeout.as_secs_f64())),
@@ -228,7 +266,9 @@ impl VirtualCard {
 
     /// Whether the simulation still runs.
     pub fn is_running(&self) -> bool {
-        self.simulation.as_ref().is_some_and(|thread| !thread.is_finished())
+        self.simulation
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
     }
 
     /// Stops the card and says what it did.
@@ -266,13 +306,19 @@ pub struct Line {
 impl Line {
     /// Sends a frame as soon as the line is free; in virtual time not before inputs start.
     pub fn send(&self, data: impl Into<Vec<u8>>) -> Result<()> {
-        self.send_frame(Frame { at: 0, data: data.into(), bad: false })
+        self.send_frame(Frame {
+            at: 0,
+            data: data.into(),
+            bad: false,
+        })
     }
 
     /// Sends a frame. `at` counts in virtual time alone; what is not sent before inputs start
     /// goes when it goes, and is not repeatable.
     pub fn send_frame(&self, frame: Frame) -> Result<()> {
-        self.events.send(Event::Frame(self.port, frame)).map_err(|_| Error::Stopped)
+        self.events
+            .send(Event::Frame(self.port, frame))
+            .map_err(|_| Error::Stopped)
     }
 
     /// The next frame from the card, if there is one by then.

@@ -223,7 +223,8 @@ impl Core {
         self.width
     }
 
-    /// Resets the core: idle inputs, 16 clocks in reset.
+    /// Resets the core: 16 clocks in reset with idle inputs, and as many out of it, so that the
+    /// first frame finds room.
     pub fn reset(&mut self) {
         self.set_s_axis_tvalid(0);
         self.set_s_axil_awvalid(0);
@@ -231,12 +232,13 @@ impl Core {
         self.set_s_axil_arvalid(0);
         self.set_m_axi_bvalid(0);
         self.set_irq_ready(0);
-        self.set_rst(1);
-        for _ in 0..16 {
-            self.settle();
-            self.edge();
+        for rst in [1, 0] {
+            self.set_rst(rst);
+            for _ in 0..16 {
+                self.settle();
+                self.edge();
+            }
         }
-        self.set_rst(0);
     }
 
     fn eval(&mut self) {

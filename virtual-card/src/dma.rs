@@ -29,7 +29,14 @@ fn invalid(text: &str) -> io::Error {
 
 impl Dma {
     /// Shows `size` bytes of a file at `offset` to the card at bus address `iova`.
-    pub fn map(&mut self, iova: u64, size: u64, fd: OwnedFd, offset: u64, write: bool) -> io::Result<()> {
+    pub fn map(
+        &mut self,
+        iova: u64,
+        size: u64,
+        fd: OwnedFd,
+        offset: u64,
+        write: bool,
+    ) -> io::Result<()> {
         let end = iova.checked_add(size).filter(|_| size > 0);
         let end = end.ok_or_else(|| invalid("no such range of bus addresses"))?;
         if self.regions.len() >= MAX_REGIONS {
@@ -41,7 +48,10 @@ impl Dma {
         }
         let file = File::from(fd);
         // Memory behind the end of its file would be a bus error at the first touch.
-        if offset.checked_add(size).is_none_or(|end| file.metadata().map_or(true, |m| m.len() < end)) {
+        if offset
+            .checked_add(size)
+            .is_none_or(|end| file.metadata().map_or(true, |m| m.len() < end))
+        {
             return Err(invalid("the memory is longer than its file"));
         }
         let len = usize::try_from(size).map_err(|_| invalid("too long"))?;
@@ -54,7 +64,9 @@ impl Dma {
 
     /// Takes back every region that lies in the range; none may lie in it in part.
     pub fn unmap(&mut self, iova: u64, size: u64) -> io::Result<()> {
-        let end = iova.checked_add(size).ok_or_else(|| invalid("no such range of bus addresses"))?;
+        let end = iova
+            .checked_add(size)
+            .ok_or_else(|| invalid("no such range of bus addresses"))?;
         let inside = |start: u64, region: &Region| start >= iova && start + region.size <= end;
         let mut touched = self
             .regions
@@ -134,12 +146,27 @@ mod tests {
         let file = memory(8192);
         let mut dma = Dma::default();
         assert!(dma.map(0, 0, fd(&file), 0, true).is_err(), "empty");
-        assert!(dma.map(u64::MAX - 10, 4096, fd(&file), 0, true).is_err(), "wraps");
-        assert!(dma.map(0, 4096, fd(&file), 8192, true).is_err(), "behind the file");
-        assert!(dma.map(0, 4096, fd(&file), u64::MAX, true).is_err(), "offset wraps");
+        assert!(
+            dma.map(u64::MAX - 10, 4096, fd(&file), 0, true).is_err(),
+            "wraps"
+        );
+        assert!(
+            dma.map(0, 4096, fd(&file), 8192, true).is_err(),
+            "behind the file"
+        );
+        assert!(
+            dma.map(0, 4096, fd(&file), u64::MAX, true).is_err(),
+            "offset wraps"
+        );
         dma.map(4096, 8192, fd(&file), 0, true).expect("map");
-        assert!(dma.map(0, 4097, fd(&file), 0, true).is_err(), "overlaps below");
-        assert!(dma.map(8192, 4096, fd(&file), 0, true).is_err(), "overlaps inside");
+        assert!(
+            dma.map(0, 4097, fd(&file), 0, true).is_err(),
+            "overlaps below"
+        );
+        assert!(
+            dma.map(8192, 4096, fd(&file), 0, true).is_err(),
+            "overlaps inside"
+        );
         dma.map(0, 4096, fd(&file), 0, false).expect("just below");
         assert!(!dma.write(0, &[1]), "a region to read only");
         assert!(dma.unmap(4096, 4096).is_err(), "in part");

@@ -58,6 +58,9 @@ impl Error {
 
     pub(crate) fn errno(what: impl Into<String>) -> impl FnOnce(nix::Error) -> Self {
         let what = what.into();
-        move |e| Self::Io { what, source: e.into() }
+        move |e| Self::Io {
+            what,
+            source: e.into(),
+        }
     }
 }

@@ -66,11 +66,18 @@ impl Input {
                 Format::Pcap(reader)
             }
         };
-        Ok(Self { path: path.into(), format, last: 0 })
+        Ok(Self {
+            path: path.into(),
+            format,
+            last: 0,
+        })
     }
 
     fn error(path: &Path, e: &PcapError) -> Error {
-        Error::Capture { path: path.into(), reason: e.to_string() }
+        Error::Capture {
+            path: path.into(),
+            reason: e.to_string(),
+        }
     }
 
     /// The next frame and its time.
@@ -83,14 +90,18 @@ impl Input {
                     TsResolution::MicroSecond => 1_000_000,
                     TsResolution::NanoSecond => 1000,
                 };
-                let Some(packet) = reader.next_raw_packet() else { return Ok(None) };
+                let Some(packet) = reader.next_raw_packet() else {
+                    return Ok(None);
+                };
                 let packet = packet.map_err(fail)?;
                 let time = Epoch::from(packet.ts_sec) * 1_000_000_000_000
                     + Epoch::from(packet.ts_frac) * unit;
                 (time, packet.orig_len, packet.data.into_owned())
             }
             Format::PcapNg(reader) => loop {
-                let Some(block) = reader.next_block() else { return Ok(None) };
+                let Some(block) = reader.next_block() else {
+                    return Ok(None);
+                };
                 match block.map_err(fail)?.into_owned() {
                     Block::EnhancedPacket(packet) => {
                         let interface = reader.packet_interface(&packet).ok_or_else(|| {
@@ -113,7 +124,10 @@ impl Input {
         let bytes = data.len().max(bytes as usize).max(MIN_FRAME);
         if bytes > MAX_FRAME {
             let reason = format!("a frame of {bytes} bytes");
-            return Err(Error::Capture { path: path.clone(), reason });
+            return Err(Error::Capture {
+                path: path.clone(),
+                reason,
+            });
         }
         data.resize(bytes, 0);
         Ok(Some((time, data)))
@@ -163,7 +177,10 @@ impl Output {
             options: vec![InterfaceDescriptionOption::IfTsResol(NANOSECONDS)],
         };
         writer.write_pcapng_block(interface).map_err(fail)?;
-        Ok(Self { path: path.into(), writer })
+        Ok(Self {
+            path: path.into(),
+            writer,
+        })
     }
 
     fn write(&mut self, frame: &Frame) -> Result<()> {
@@ -219,7 +236,15 @@ impl FilePort {
         let next = input.as_mut().map_or(Ok(None), Input::next)?;
         let output = output.map(Output::create).transpose()?;
         let origin = next.as_ref().map_or(0, |next| next.0);
-        Ok(Self { input, pace, width, origin, next, free: INPUT_START, output })
+        Ok(Self {
+            input,
+            pace,
+            width,
+            origin,
+            next,
+            free: INPUT_START,
+            output,
+        })
     }
 
     /// Time of the first frame, when the times in the file matter.
@@ -236,7 +261,10 @@ impl FilePort {
     fn card_time(&self, time: Epoch) -> Picoseconds {
         match self.pace {
             Pace::Recorded => {
-                let since = time.saturating_sub(self.origin).try_into().unwrap_or(Picoseconds::MAX);
+                let since = time
+                    .saturating_sub(self.origin)
+                    .try_into()
+                    .unwrap_or(Picoseconds::MAX);
                 INPUT_START.saturating_add(since)
             }
             Pace::LineRate => self.free,
@@ -257,7 +285,11 @@ impl Participant for FilePort {
             }
             self.free = at + line_time(self.width, data.len());
             let next = self.input.as_mut().map_or(Ok(None), Input::next);
-            sent.extend(self.next.take().map(|(_, data)| Frame { at, data, bad: false }));
+            sent.extend(self.next.take().map(|(_, data)| Frame {
+                at,
+                data,
+                bad: false,
+            }));
             self.next = next?;
         }
         Ok(())

@@ -44,9 +44,18 @@ const MSIX_CONTROL: usize = MSIX + 2;
 
 /// What the simulation is asked to do.
 pub(crate) enum Request {
-    Read { address: u16, reply: Sender<u32> },
-    Write { address: u16, value: u32, reply: Sender<u32> },
-    Reset { reply: Sender<u32> },
+    Read {
+        address: u16,
+        reply: Sender<u32>,
+    },
+    Write {
+        address: u16,
+        value: u32,
+        reply: Sender<u32>,
+    },
+    Reset {
+        reply: Sender<u32>,
+    },
 }
 
 /// Passes a request on; false when there is no simulation any more.
@@ -77,7 +86,13 @@ impl State {
         put(MSIX + 8, &(PBA_OFFSET as u32 | BAR4).to_le_bytes());
         let mut table = [0; TABLE_BYTES];
         table.chunks_mut(16).for_each(|vector| vector[12] = 1); // masked
-        Self { config, table, pending: false, vector: None, dma: Dma::default() }
+        Self {
+            config,
+            table,
+            pending: false,
+            vector: None,
+            dma: Dma::default(),
+        }
     }
 
     fn command(&self) -> u16 {
@@ -111,7 +126,9 @@ impl State {
     /// Tells the host, or remembers it until it can be told.
     fn interrupt(&mut self) {
         self.pending = true;
-        let Some(event) = &mut self.vector else { return };
+        let Some(event) = &mut self.vector else {
+            return;
+        };
         // A host that lets the counter run full must not stop the card.
         let mut room = [PollFd::new(event.as_fd(), PollFlags::POLLOUT)];
         if poll(&mut room, PollTimeout::ZERO) == Ok(1) {
@@ -127,7 +144,9 @@ pub(crate) struct Function {
 
 impl Function {
     pub fn new() -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(State::new()) })
+        Arc::new(Self {
+            state: Mutex::new(State::new()),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -158,7 +177,10 @@ impl HostBus {
         function: Arc<Function>,
         submit: impl Fn(Request) -> bool + Send + Sync + 'static,
     ) -> Self {
-        Self { function, submit: Arc::new(submit) }
+        Self {
+            function,
+            submit: Arc::new(submit),
+        }
     }
 
     /// Bytes of a region, 0 when there is none.
@@ -173,14 +195,18 @@ impl HostBus {
     /// Reads from a region. BAR 0 answers 32-bit accesses, and 64-bit ones as two.
     pub fn read(&self, region: u32, offset: u64, data: &mut [u8]) {
         data.fill(0xff);
-        let Some(at) = self.position(region, offset, data.len()) else { return };
+        let Some(at) = self.position(region, offset, data.len()) else {
+            return;
+        };
         let state = self.function.state();
         if region != CONFIG && state.command() & MEMORY_SPACE == 0 {
             return;
         }
         match region {
             CONFIG => data.copy_from_slice(&state.config[at..at + data.len()]),
-            BAR4 => (at..).zip(data).for_each(|(at, byte)| *byte = state.bar4(at)),
+            BAR4 => (at..)
+                .zip(data)
+                .for_each(|(at, byte)| *byte = state.bar4(at)),
             _ => {
                 drop(state);
                 if is_register(at, data.len()) {
@@ -194,7 +220,9 @@ impl HostBus {
 
     /// Writes to a region.
     pub fn write(&self, region: u32, offset: u64, data: &[u8]) {
-        let Some(at) = self.position(region, offset, data.len()) else { return };
+        let Some(at) = self.position(region, offset, data.len()) else {
+            return;
+        };
         let mut state = self.function.state();
         if region != CONFIG && state.command() & MEMORY_SPACE == 0 {
             return;
@@ -243,7 +271,11 @@ impl HostBus {
 
     /// Writes a register and waits until the card has it.
     pub fn write32(&self, address: u16, value: u32) {
-        self.ask(|reply| Request::Write { address, value, reply });
+        self.ask(|reply| Request::Write {
+            address,
+            value,
+            reply,
+        });
     }
 
     /// Lets the card write to memory and answer in its BARs (command register).
@@ -282,7 +314,10 @@ impl HostBus {
         if let Some(event) = &event {
             let link = std::fs::read_link(format!("/proc/self/fd/{}", event.as_raw_fd()))?;
             if !link.to_string_lossy().contains("[eventfd]") {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no eventfd"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "it is no eventfd",
+                ));
             }
         }
         let mut state = self.function.state();

@@ -53,7 +53,16 @@ pub(crate) struct Receive {
 impl Receive {
     pub fn new(port: Port, width: Width, cadence: Cadence) -> Self {
         let queue = VecDeque::new();
-        Self { port, width, cadence, queue, sent: 0, begun: 0, free: 0, due: NEVER }
+        Self {
+            port,
+            width,
+            cadence,
+            queue,
+            sent: 0,
+            begun: 0,
+            free: 0,
+            due: NEVER,
+        }
     }
 
     /// Takes a frame; frames keep their order.
@@ -90,7 +99,9 @@ impl Receive {
     }
 
     fn schedule(&mut self) {
-        let Some(frame) = self.queue.front() else { return };
+        let Some(frame) = self.queue.front() else {
+            return;
+        };
         let end = frame.data.len().min(self.sent + self.width.bytes()) as u64;
         self.due = match self.cadence {
             Cadence::Line => self.begun + (PREAMBLE + end) * self.width.byte_ps(),
@@ -111,7 +122,11 @@ impl Receive {
         let end = frame.data.len().min(self.sent + self.width.bytes());
         core.set_s_axis_tdata(self.port, &frame.data[self.sent..end]);
         let last = end == frame.data.len();
-        let beat = Beat { last, bad: last && frame.bad, frame_bytes: frame.data.len() };
+        let beat = Beat {
+            last,
+            bad: last && frame.bad,
+            frame_bytes: frame.data.len(),
+        };
         self.sent = end;
         match last {
             true => {
@@ -156,7 +171,15 @@ pub(crate) struct Transmit {
 
 impl Transmit {
     pub fn new(port: Port, width: Width) -> Self {
-        Self { port, width, data: Vec::new(), begun: 0, free: 0, underruns: 0, late: false }
+        Self {
+            port,
+            width,
+            data: Vec::new(),
+            begun: 0,
+            free: 0,
+            underruns: 0,
+            late: false,
+        }
     }
 
     /// Whether the MAC has room for a beat: it holds two.
@@ -167,7 +190,13 @@ impl Transmit {
     /// Takes the beat on the core's output; returns a frame that is whole, and when its last
     /// bit leaves.
     #[inline]
-    pub fn take(&mut self, core: &Core, now: Picoseconds, last: bool, bad: bool) -> Option<(Frame, Picoseconds)> {
+    pub fn take(
+        &mut self,
+        core: &Core,
+        now: Picoseconds,
+        last: bool,
+        bad: bool,
+    ) -> Option<(Frame, Picoseconds)> {
         let beat = core.m_axis_tdata(self.port);
         let byte = self.width.byte_ps();
         if self.data.is_empty() {
@@ -188,7 +217,14 @@ impl Transmit {
         self.free = end + GAP * byte;
         let capacity = self.data.capacity();
         let data = std::mem::replace(&mut self.data, Vec::with_capacity(capacity));
-        Some((Frame { at: self.begun, data, bad }, end))
+        Some((
+            Frame {
+                at: self.begun,
+                data,
+                bad,
+            },
+            end,
+        ))
     }
 
     /// Gives up a frame that is there in part: the core was reset.

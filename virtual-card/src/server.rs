@@ -23,11 +23,11 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use vfio_bindings::bindings::vfio::{
-    VFIO_DEVICE_FLAGS_PCI, VFIO_DEVICE_FLAGS_RESET, VFIO_DMA_MAP_FLAG_WRITE,
-    VFIO_IRQ_INFO_EVENTFD, VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_ACTION_TYPE_MASK,
-    VFIO_IRQ_SET_DATA_BOOL, VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE,
-    VFIO_IRQ_SET_DATA_TYPE_MASK, VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_NUM_IRQS,
-    VFIO_PCI_NUM_REGIONS, VFIO_REGION_INFO_FLAG_READ, VFIO_REGION_INFO_FLAG_WRITE,
+    VFIO_DEVICE_FLAGS_PCI, VFIO_DEVICE_FLAGS_RESET, VFIO_DMA_MAP_FLAG_WRITE, VFIO_IRQ_INFO_EVENTFD,
+    VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_ACTION_TYPE_MASK, VFIO_IRQ_SET_DATA_BOOL,
+    VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE, VFIO_IRQ_SET_DATA_TYPE_MASK,
+    VFIO_PCI_MSIX_IRQ_INDEX, VFIO_PCI_NUM_IRQS, VFIO_PCI_NUM_REGIONS, VFIO_REGION_INFO_FLAG_READ,
+    VFIO_REGION_INFO_FLAG_WRITE,
 };
 
 /// Commands (vfio-user specification, "Message Commands").
@@ -78,7 +78,11 @@ impl Server {
             .map_err(Error::errno(what()))?;
         let stop = Arc::new(stop);
         listener.set_nonblocking(true).map_err(Error::io(what()))?;
-        let mut server = Self { path: path.clone(), stop: stop.clone(), thread: None };
+        let mut server = Self {
+            path: path.clone(),
+            stop: stop.clone(),
+            thread: None,
+        };
         let thread = thread::Builder::new()
             .name("vfio-user".into())
             .spawn(move || run(&listener, &stop, &bus));
@@ -205,7 +209,10 @@ fn header(message: &[u8], body: usize, error: Option<Errno>) -> [u8; HEADER] {
     header[..4].copy_from_slice(&message[..4]); // message id, command
     let flags = TYPE_REPLY | error.map_or(0, |_| ERROR);
     let error = error.map_or(0, |e| e as u32);
-    for (to, value) in header[4..].chunks_mut(4).zip([(HEADER + body) as u32, flags, error]) {
+    for (to, value) in header[4..]
+        .chunks_mut(4)
+        .zip([(HEADER + body) as u32, flags, error])
+    {
         to.copy_from_slice(&value.to_ne_bytes());
     }
     header
@@ -229,7 +236,10 @@ impl Fields<'_> {
 }
 
 fn words(values: &[u32]) -> Vec<u8> {
-    values.iter().flat_map(|value| value.to_ne_bytes()).collect()
+    values
+        .iter()
+        .flat_map(|value| value.to_ne_bytes())
+        .collect()
 }
 
 fn errno(e: &io::Error) -> Errno {
@@ -253,7 +263,12 @@ impl Client {
     fn new(stream: UnixStream) -> io::Result<Self> {
         stream.set_nonblocking(false)?;
         stream.set_write_timeout(Some(SEND_TIMEOUT))?;
-        Ok(Self { stream, message: Vec::new(), fds: Vec::new(), greeted: false })
+        Ok(Self {
+            stream,
+            message: Vec::new(),
+            fds: Vec::new(),
+            greeted: false,
+        })
     }
 
     /// Takes what there is and answers each message that is whole. An error ends the
@@ -312,7 +327,10 @@ impl Client {
         let size = Fields(&self.message[4..]).u32().unwrap_or(0) as usize;
         match (HEADER..=MAX_MESSAGE).contains(&size) {
             true => Ok(Some(size)),
-            false => Err(io::Error::new(ErrorKind::InvalidData, "a message of no such size")),
+            false => Err(io::Error::new(
+                ErrorKind::InvalidData,
+                "a message of no such size",
+            )),
         }
     }
 
@@ -326,12 +344,17 @@ impl Client {
         for message in received.cmsgs()? {
             if let ControlMessageOwned::ScmRights(fds) = message {
                 // SAFETY: the kernel has just made these descriptors for us alone.
-                let fds = fds.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
+                let fds = fds
+                    .into_iter()
+                    .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
                 self.fds.extend(fds);
             }
         }
         if self.fds.len() > MAX_FDS || received.flags.contains(MsgFlags::MSG_CTRUNC) {
-            return Err(io::Error::new(ErrorKind::InvalidData, "too many descriptors"));
+            return Err(io::Error::new(
+                ErrorKind::InvalidData,
+                "too many descriptors",
+            ));
         }
         Ok(received.bytes)
     }
@@ -346,10 +369,20 @@ fn version(body: &[u8]) -> Result<Vec<u8>, Errno> {
     let capabilities = format!(
         "{{\"capabilities\":{{\"max_msg_fds\":{MAX_FDS},\"max_data_xfer_size\":{MAX_DATA}}}}}\0"
     );
-    Ok([&0u16.to_ne_bytes(), &1u16.to_ne_bytes(), capabilities.as_bytes()].concat())
+    Ok([
+        &0u16.to_ne_bytes(),
+        &1u16.to_ne_bytes(),
+        capabilities.as_bytes(),
+    ]
+    .concat())
 }
 
-fn answer(bus: &HostBus, number: u16, body: &[u8], mut fds: Vec<OwnedFd>) -> Result<Vec<u8>, Errno> {
+fn answer(
+    bus: &HostBus,
+    number: u16,
+    body: &[u8],
+    mut fds: Vec<OwnedFd>,
+) -> Result<Vec<u8>, Errno> {
     let mut fields = Fields(body);
     match number {
         command::DEVICE_GET_INFO => {
@@ -387,7 +420,8 @@ fn answer(bus: &HostBus, number: u16, body: &[u8], mut fds: Vec<OwnedFd>) -> Res
             // Memory without a descriptor would take messages to write to; nobody needs it.
             if let Some(fd) = fds.pop() {
                 let write = flags & VFIO_DMA_MAP_FLAG_WRITE != 0;
-                bus.dma_map_as(iova, size, fd, offset, write).map_err(|e| errno(&e))?;
+                bus.dma_map_as(iova, size, fd, offset, write)
+                    .map_err(|e| errno(&e))?;
             }
             Ok(Vec::new())
         }
@@ -462,7 +496,9 @@ fn set_irqs(bus: &HostBus, mut fields: Fields<'_>, mut fds: Vec<OwnedFd>) -> Res
         }
         VFIO_IRQ_SET_DATA_BOOL => {
             let data = fields.0.get(..count as usize).ok_or(Errno::EINVAL)?;
-            data.iter().filter(|on| **on != 0).for_each(|_| bus.trigger_interrupt());
+            data.iter()
+                .filter(|on| **on != 0)
+                .for_each(|_| bus.trigger_interrupt());
             Ok(())
         }
         _ => Err(Errno::EINVAL),

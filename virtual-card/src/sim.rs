@@ -18,8 +18,8 @@ use crate::function::{Function, Request};
 use crate::mac::{NEVER, Receive, Transmit};
 use crate::stats::{Counters, PortCounters};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use midwire_trace::block::{BlockHeader, HEADER_BYTES};
 use midwire_trace::Port;
+use midwire_trace::block::{BlockHeader, HEADER_BYTES};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -92,7 +92,11 @@ const RING_CONSUMED: u16 = 0xb0;
 
 impl Wall {
     pub fn new(since: Instant) -> Self {
-        Self { since, now: 0, waiting: Default::default() }
+        Self {
+            since,
+            now: 0,
+            waiting: Default::default(),
+        }
     }
 
     fn sample(&mut self) {
@@ -116,14 +120,18 @@ impl Virtual {
     /// The host has written how many blocks it has taken.
     fn host_consumed(&mut self, consumed: u32) {
         self.host_absent = false;
-        self.hold.take_if(|hold| consumed.wrapping_sub(hold.consumed).cast_signed() >= 0);
+        self.hold
+            .take_if(|hold| consumed.wrapping_sub(hold.consumed).cast_signed() >= 0);
     }
 
     /// A block was written to the ring.
     fn block_written(&mut self, header: &BlockHeader) {
         if !self.host_absent {
             let consumed = (header.number as u32).wrapping_add(1);
-            self.hold = Some(Hold { consumed, until: Instant::now() + HOST_TIMEOUT });
+            self.hold = Some(Hold {
+                consumed,
+                until: Instant::now() + HOST_TIMEOUT,
+            });
         }
     }
 }
@@ -149,7 +157,11 @@ const DECERR: u8 = 3;
 /// What the DMA master is at; one burst at a time.
 enum DmaState {
     Idle,
-    Data { address: u64, beats: usize, sound: bool },
+    Data {
+        address: u64,
+        beats: usize,
+        sound: bool,
+    },
     Response(u8),
 }
 
@@ -162,7 +174,11 @@ struct DmaSlave {
 
 impl DmaSlave {
     fn new() -> Self {
-        Self { state: DmaState::Idle, data: Vec::new(), strobes: Vec::new() }
+        Self {
+            state: DmaState::Idle,
+            data: Vec::new(),
+            strobes: Vec::new(),
+        }
     }
 
     #[inline]
@@ -190,9 +206,17 @@ impl DmaSlave {
                 let beats = usize::from(core.m_axi_awlen()) + 1;
                 self.data.clear();
                 self.strobes.clear();
-                self.state = DmaState::Data { address, beats, sound };
+                self.state = DmaState::Data {
+                    address,
+                    beats,
+                    sound,
+                };
             }
-            DmaState::Data { address, beats, sound } if core.m_axi_wvalid() != 0 => {
+            DmaState::Data {
+                address,
+                beats,
+                sound,
+            } if core.m_axi_wvalid() != 0 => {
                 self.data.extend_from_slice(core.m_axi_wdata());
                 self.strobes.push(core.m_axi_wstrb());
                 let last = self.strobes.len() == beats;
@@ -327,8 +351,14 @@ impl Simulation {
         self.publish();
         let event = match timeout {
             Some(timeout) => self.events.recv_timeout(timeout),
-            None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            None => self
+                .events
+                .recv()
+                .map_err(|_| RecvTimeoutError::Disconnected),
         };
+        if let Clock::Wall(time) = &mut self.clock {
+            time.sample();
+        }
         match event {
             Ok(event) => {
                 self.take(event);
@@ -376,7 +406,9 @@ impl Simulation {
             Clock::Wall(_) => None,
         };
         for waiter in self.waiters.drain(..) {
-            let answer = failed.clone().map_or(Ok(()), |e| Err(Error::Participant(e)));
+            let answer = failed
+                .clone()
+                .map_or(Ok(()), |e| Err(Error::Participant(e)));
             // Who does not wait any more does not want to know.
             let _ = waiter.send(answer);
         }
@@ -394,10 +426,11 @@ impl Simulation {
             if self.access.is_none() {
                 self.begin_access(false);
             }
-            let Clock::Wall(time) = &mut self.clock else { return };
-            let idle = !self.busy
-                && self.access.is_none()
-                && self.rx.iter().all(|rx| rx.due == NEVER);
+            let Clock::Wall(time) = &mut self.clock else {
+                return;
+            };
+            let idle =
+                !self.busy && self.access.is_none() && self.rx.iter().all(|rx| rx.due == NEVER);
             if idle || self.cycles.is_multiple_of(CLOCKS_PER_TIME) {
                 time.sample();
             }
@@ -424,7 +457,9 @@ impl Simulation {
         while !self.stop {
             self.take_events();
             let next = self.next_cycle();
-            let Clock::Virtual(time) = &mut self.clock else { return };
+            let Clock::Virtual(time) = &mut self.clock else {
+                return;
+            };
             let held = time.hold.is_some();
             let soon = next == Some(time.cycle + 1);
             if self.access.is_none() && (!soon || held || self.waited >= ACCESS_PATIENCE) {
@@ -447,7 +482,9 @@ impl Simulation {
 
     /// The next cycle of the calendar in which something happens.
     fn next_cycle(&self) -> Option<u64> {
-        let Clock::Virtual(time) = &self.clock else { return None };
+        let Clock::Virtual(time) = &self.clock else {
+            return None;
+        };
         let after = time.cycle + 1;
         if self.busy {
             return Some(after);
@@ -471,14 +508,18 @@ impl Simulation {
 
     /// A cycle in which only an access moves, not time.
     fn still_cycle(&mut self) {
-        let Clock::Virtual(time) = &self.clock else { return };
+        let Clock::Virtual(time) = &self.clock else {
+            return;
+        };
         let now = time.cycle * self.core.width().clock_ps();
         self.cycle(now / 1000, now);
     }
 
     /// Goes on to cycle `next`, or to where participants have to act before.
     fn advance(&mut self, next: u64) {
-        let Clock::Virtual(time) = &mut self.clock else { return };
+        let Clock::Virtual(time) = &mut self.clock else {
+            return;
+        };
         let period = self.core.width().clock_ps();
         if !time.calendar.is_started() {
             return self.still_cycle();
@@ -486,7 +527,9 @@ impl Simulation {
         let now = next * period;
         if now >= time.calendar.end() {
             let rx = &mut self.rx;
-            let advanced = time.calendar.advance(now, |port, frame| rx[port].push(frame));
+            let advanced = time
+                .calendar
+                .advance(now, |port, frame| rx[port].push(frame));
             self.fail(advanced);
             // What came in may be due before.
             return;
@@ -500,7 +543,9 @@ impl Simulation {
 
     /// Waits for the host to take a block.
     fn await_host(&mut self) {
-        let Clock::Virtual(time) = &mut self.clock else { return };
+        let Clock::Virtual(time) = &mut self.clock else {
+            return;
+        };
         let Some(hold) = &time.hold else { return };
         let left = hold.until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -518,7 +563,11 @@ impl Simulation {
         let (address, write, reply) = match self.requests.pop_front() {
             None => return,
             Some(Request::Read { address, reply }) => (address, None, reply),
-            Some(Request::Write { address, value, reply }) => (address, Some(value), reply),
+            Some(Request::Write {
+                address,
+                value,
+                reply,
+            }) => (address, Some(value), reply),
             Some(Request::Reset { reply }) => return self.reset(&reply),
         };
         if let (Clock::Virtual(time), Some(value)) = (&mut self.clock, write) {
@@ -540,13 +589,22 @@ impl Simulation {
         self.core.set_s_axil_bready(1);
         self.core.set_s_axil_rready(1);
         let (address_done, data_done) = (false, write.is_none());
-        self.access = Some(Access { write, reply, address_done, data_done, clocks: 0, still });
+        self.access = Some(Access {
+            write,
+            reply,
+            address_done,
+            data_done,
+            clocks: 0,
+            still,
+        });
     }
 
     fn reset(&mut self, reply: &Sender<u32>) {
         self.core.reset();
         for (port, rx) in self.rx.iter_mut().enumerate() {
-            if let (true, Clock::Wall(time), Out::Tap(_)) = (rx.abort(), &self.clock, &self.out[port]) {
+            if let (true, Clock::Wall(time), Out::Tap(_)) =
+                (rx.abort(), &self.clock, &self.out[port])
+            {
                 time.waiting[port].fetch_sub(1, Ordering::Relaxed);
             }
         }
@@ -608,7 +666,9 @@ impl Simulation {
         core.set_time_ns(now_ns);
         let (mut valid, mut last, mut bad) = (0, 0, 0);
         for (port, rx) in self.rx.iter_mut().enumerate() {
-            let Some(beat) = rx.drive(core, now) else { continue };
+            let Some(beat) = rx.drive(core, now) else {
+                continue;
+            };
             valid |= 1 << port;
             last |= u8::from(beat.last) << port;
             bad |= u8::from(beat.bad) << port;

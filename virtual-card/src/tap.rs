@@ -33,7 +33,9 @@ pub(crate) fn open(name: &str) -> Result<OwnedFd> {
     // SAFETY: ifreq is plain data, for which all zeros is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     if name.is_empty() || name.len() >= request.ifr_name.len() || !name.is_ascii() {
-        return Err(Error::Config(format!("`{name}` is no name for an interface")));
+        return Err(Error::Config(format!(
+            "`{name}` is no name for an interface"
+        )));
     }
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from.cast_signed();
@@ -75,14 +77,21 @@ impl Tap {
         let stop = Arc::new(stop);
         let reader = File::from(fd);
         let writer = reader.try_clone().map_err(Error::io(what()))?;
-        let mut tap = Self { stop: stop.clone(), threads: Vec::new() };
+        let mut tap = Self {
+            stop: stop.clone(),
+            threads: Vec::new(),
+        };
         let read = thread::Builder::new()
             .name(format!("tap {label} in"))
             .spawn(move || read_frames(&reader, &stop, &waiting, input));
         tap.threads.push(read.map_err(Error::io(what()))?);
         let write = thread::Builder::new()
             .name(format!("tap {label} out"))
-            .spawn(move || output.iter().for_each(|frame| write_frame(&writer, &frame, &counters)));
+            .spawn(move || {
+                output
+                    .iter()
+                    .for_each(|frame| write_frame(&writer, &frame, &counters))
+            });
         tap.threads.push(write.map_err(Error::io(what()))?);
         Ok(tap)
     }
@@ -147,7 +156,10 @@ fn read_frames(
 
 /// Waits until one of the descriptors is ready; false when the time is over.
 fn wait(fds: &[(BorrowedFd<'_>, PollFlags)], ms: u16) -> bool {
-    let mut fds: Vec<_> = fds.iter().map(|(fd, flags)| PollFd::new(*fd, *flags)).collect();
+    let mut fds: Vec<_> = fds
+        .iter()
+        .map(|(fd, flags)| PollFd::new(*fd, *flags))
+        .collect();
     matches!(poll(&mut fds, ms), Ok(1..))
 }
 

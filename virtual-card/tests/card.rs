@@ -29,7 +29,12 @@ const CLOCK_PS: u16 = 0x10;
 const NOW: u16 = 0x90;
 
 fn lines(time: Time, width: Width) -> Config {
-    Config { time, width, ports: [PortConfig::Line, PortConfig::Line], ..Config::default() }
+    Config {
+        time,
+        width,
+        ports: [PortConfig::Line, PortConfig::Line],
+        ..Config::default()
+    }
 }
 
 #[test]
@@ -40,7 +45,10 @@ fn both_cores_answer_in_both_times() {
             let bus = card.host_bus();
             let mut id = [0; 4];
             bus.read(CONFIG, 0, &mut id);
-            assert_eq!(id, [VENDOR_ID.to_le_bytes(), DEVICE_ID.to_le_bytes()].concat()[..]);
+            assert_eq!(
+                id,
+                [VENDOR_ID.to_le_bytes(), DEVICE_ID.to_le_bytes()].concat()[..]
+            );
             assert_eq!(bus.read32(ID), 0x4d57_4952);
             assert_eq!(bus.read32(DATA_WIDTH), 8 * width.bytes() as u32);
             assert_eq!(bus.read32(CLOCK_PS), width.clock_ps() as u32);
@@ -64,10 +72,21 @@ fn a_card_that_is_gone_answers_all_ones() {
 
 #[test]
 fn what_does_not_live_in_the_cards_time_is_refused() {
-    let file = || PortConfig::File { input: None, pace: Pace::Recorded, output: None };
-    for (time, port) in [(Time::Wall, file()), (Time::Virtual, PortConfig::Tap("mwt".into()))] {
+    let file = || PortConfig::File {
+        input: None,
+        pace: Pace::Recorded,
+        output: None,
+    };
+    for (time, port) in [
+        (Time::Wall, file()),
+        (Time::Virtual, PortConfig::Tap("mwt".into())),
+    ] {
         let ports = [PortConfig::Unplugged, port];
-        let refused = VirtualCard::spawn(Config { time, ports, ..Config::default() });
+        let refused = VirtualCard::spawn(Config {
+            time,
+            ports,
+            ..Config::default()
+        });
         let text = refused.err().map(|e| e.to_string()).unwrap_or_default();
         assert!(text.contains("port B does not live in"), "{text}");
     }
@@ -88,15 +107,27 @@ fn frames_pass_whole_and_in_order_both_ways() {
             card.wait_quiescent(LONG).expect("quiescent");
             for (n, len) in lengths.into_iter().enumerate() {
                 let got = b.receive(SECOND).expect("at B").data;
-                assert!(got == frame(n as u8, len), "{width:?} {time:?}: frame {n} is {got:?}");
-                assert_eq!(a.receive(SECOND).expect("at A").data, frame(100 + n as u8, len));
+                assert!(
+                    got == frame(n as u8, len),
+                    "{width:?} {time:?}: frame {n} is {got:?}"
+                );
+                assert_eq!(
+                    a.receive(SECOND).expect("at A").data,
+                    frame(100 + n as u8, len)
+                );
             }
             assert!(a.try_receive().is_none() && b.try_receive().is_none());
             let stats = card.shutdown();
             let bytes = lengths.iter().sum::<usize>() as u64;
             for port in stats.ports {
-                assert_eq!((port.frames_in, port.bytes_in), (lengths.len() as u64, bytes));
-                assert_eq!((port.frames_out, port.bytes_out), (lengths.len() as u64, bytes));
+                assert_eq!(
+                    (port.frames_in, port.bytes_in),
+                    (lengths.len() as u64, bytes)
+                );
+                assert_eq!(
+                    (port.frames_out, port.bytes_out),
+                    (lengths.len() as u64, bytes)
+                );
                 assert_eq!((port.lost_out, port.bad_out, port.underruns), (0, 0, 0));
             }
         }
@@ -114,7 +145,10 @@ fn wall_time_runs_by_itself_and_does_not_go_back() {
     let before = now();
     std::thread::sleep(Duration::from_millis(50));
     let between = now();
-    assert!((45_000_000..1_000_000_000).contains(&(between - before)), "{before} {between}");
+    assert!(
+        (45_000_000..1_000_000_000).contains(&(between - before)),
+        "{before} {between}"
+    );
     let mut last = between;
     for _ in 0..100 {
         let time = now();
@@ -123,7 +157,10 @@ fn wall_time_runs_by_itself_and_does_not_go_back() {
     }
     let cycles = card.stats().cycles;
     std::thread::sleep(Duration::from_millis(100));
-    assert!(card.stats().cycles - cycles < 100, "an idle card costs nothing");
+    assert!(
+        card.stats().cycles - cycles < 100,
+        "an idle card costs nothing"
+    );
 }
 
 #[test]
@@ -155,11 +192,16 @@ fn frames_leave_at_the_lines_pace() {
         }
         card.start_inputs().expect("start");
         card.wait_quiescent(LONG).expect("quiescent");
-        let times: Vec<u64> = (0..200).map(|_| b.receive(SECOND).expect("frame").at).collect();
+        let times: Vec<u64> = (0..200)
+            .map(|_| b.receive(SECOND).expect("frame").at)
+            .collect();
         // A frame of 64 bytes with FCS takes 84 bytes on the line.
         let whole = times[199] - times[0];
         let line = 199 * 84 * byte_ps;
-        assert!(whole.abs_diff(line) <= 4 * width.clock_ps(), "{whole} is not {line}");
+        assert!(
+            whole.abs_diff(line) <= 4 * width.clock_ps(),
+            "{whole} is not {line}"
+        );
         assert!(times.windows(2).all(|t| t[1] - t[0] >= 84 * byte_ps));
     }
 }
@@ -171,8 +213,15 @@ fn traffic(card: &VirtualCard) {
         for port in [Port::A, Port::B] {
             let len = 60 + (n as usize * 37 + port.index() * 500) % 1455;
             let at = after_start(at + 3 * port.index() as u64);
-            let sent = Frame { at, data: frame(n as u8, len), bad: n % 50 == 9 };
-            card.line(port).expect("a line").send_frame(sent).expect("send");
+            let sent = Frame {
+                at,
+                data: frame(n as u8, len),
+                bad: n % 50 == 9,
+            };
+            card.line(port)
+                .expect("a line")
+                .send_frame(sent)
+                .expect("send");
         }
         at += [10, 150, 3000, 40, 12_000][n as usize % 5];
     }
@@ -187,7 +236,10 @@ fn run(width: Width, skip_idle: bool, pause: Duration) -> (Vec<u8>, Vec<Frame>, 
     card.wait_quiescent(LONG).expect("quiescent");
     let blocks = capture.stop();
     let lines = [Port::A, Port::B].map(|port| card.line(port).expect("a line"));
-    let frames = lines.iter().flat_map(|line| std::iter::from_fn(|| line.try_receive())).collect();
+    let frames = lines
+        .iter()
+        .flat_map(|line| std::iter::from_fn(|| line.try_receive()))
+        .collect();
     let stats = card.shutdown();
     assert_eq!(stats.host_timeouts, 0);
     (blocks, frames, stats.cycles_skipped)
@@ -202,16 +254,27 @@ fn virtual_runs_are_the_same_to_the_bit() {
         for block in blocks.chunks(4096) {
             let block = midwire_trace::Block::parse(block).expect("a whole block");
             records += block.header.records;
-            assert_eq!(block.header.counters.lost_ingress, [0, 0], "the ring never got full");
+            assert_eq!(
+                block.header.counters.lost_ingress,
+                [0, 0],
+                "the ring never got full"
+            );
         }
         assert_eq!(records, 800);
 
         assert!(run(width, true, Duration::ZERO) == (blocks.clone(), frames.clone(), skipped));
         let slow = run(width, true, Duration::from_millis(3));
-        assert!((slow.0, slow.1) == (blocks.clone(), frames.clone()), "a slow host");
+        assert!(
+            (slow.0, slow.1) == (blocks.clone(), frames.clone()),
+            "a slow host"
+        );
         let all = run(width, false, Duration::ZERO);
         // The start of inputs is jumped to even so.
-        assert!(all.2 + 100_000 < skipped, "{} is not well below {skipped}", all.2);
+        assert!(
+            all.2 + 100_000 < skipped,
+            "{} is not well below {skipped}",
+            all.2
+        );
         assert!((all.0, all.1) == (blocks, frames), "every clock evaluated");
     }
 }
@@ -231,7 +294,10 @@ fn a_host_that_takes_no_blocks_does_not_stop_time() {
 
 fn write_pcap(path: &Path, resolution: TsResolution, frames: &[(u64, Vec<u8>)]) {
     let file = File::create(path).expect("create");
-    let header = PcapHeader { ts_resolution: resolution, ..PcapHeader::default() };
+    let header = PcapHeader {
+        ts_resolution: resolution,
+        ..PcapHeader::default()
+    };
     let mut writer = PcapWriter::with_header(file, header).expect("header");
     for (ns, data) in frames {
         let packet = PcapPacket::new(Duration::from_nanos(*ns), data.len() as u32, data);
@@ -241,8 +307,15 @@ fn write_pcap(path: &Path, resolution: TsResolution, frames: &[(u64, Vec<u8>)]) 
 
 fn write_pcapng(path: &Path, tsresol: Option<u8>, frames: &[(u64, Vec<u8>)]) {
     let mut writer = PcapNgWriter::new(File::create(path).expect("create")).expect("header");
-    let options = tsresol.map(InterfaceDescriptionOption::IfTsResol).into_iter().collect();
-    let interface = InterfaceDescriptionBlock { linktype: DataLink::ETHERNET, snaplen: 0, options };
+    let options = tsresol
+        .map(InterfaceDescriptionOption::IfTsResol)
+        .into_iter()
+        .collect();
+    let interface = InterfaceDescriptionBlock {
+        linktype: DataLink::ETHERNET,
+        snaplen: 0,
+        options,
+    };
     writer.write_pcapng_block(interface).expect("interface");
     for (units, data) in frames {
         let packet = EnhancedPacketBlock {
@@ -274,7 +347,11 @@ fn play(input: [&Path; 2], pace: Pace, output: [&Path; 2]) -> Result<(), Error> 
         pace,
         output: Some(output[n].into()),
     });
-    let card = VirtualCard::spawn(Config { time: Time::Virtual, ports, ..Config::default() })?;
+    let card = VirtualCard::spawn(Config {
+        time: Time::Virtual,
+        ports,
+        ..Config::default()
+    })?;
     card.start_inputs()?;
     card.wait_quiescent(LONG)
 }
@@ -288,7 +365,10 @@ fn files_go_in_at_their_times_and_come_out_in_pcapng() {
     let base = 1_700_000_000_000_000_000; // ns
     let times = [0, 123_000, 1_000_000_000, 3_600_000_000_000]; // an hour costs nothing
     let list = |unit: u64| {
-        let stamped = times.iter().zip(&frames).map(|(ns, data)| ((base + ns) / unit, data.clone()));
+        let stamped = times
+            .iter()
+            .zip(&frames)
+            .map(|(ns, data)| ((base + ns) / unit, data.clone()));
         stamped.collect::<Vec<_>>()
     };
     write_pcap(&path("us"), TsResolution::MicroSecond, &list(1));
@@ -307,7 +387,10 @@ fn files_go_in_at_their_times_and_come_out_in_pcapng() {
                 sent.resize(sent.len().max(60), 0);
                 assert_eq!(*data, sent);
                 let through = at - 1_000_000_000 - time;
-                assert!(through < 20_000, "a few hundred ns through the card, not {through}");
+                assert!(
+                    through < 20_000,
+                    "a few hundred ns through the card, not {through}"
+                );
             }
         }
     }
@@ -317,9 +400,22 @@ fn files_go_in_at_their_times_and_come_out_in_pcapng() {
 fn two_files_keep_their_distance() {
     let dir = tempfile::tempdir().expect("dir");
     let path = |name: &str| dir.path().join(name);
-    write_pcap(&path("a"), TsResolution::NanoSecond, &[(5_000_000, frame(1, 60))]);
-    write_pcap(&path("b"), TsResolution::NanoSecond, &[(2_000_000, frame(2, 60))]);
-    play([&path("a"), &path("b")], Pace::Recorded, [&path("oa"), &path("ob")]).expect("play");
+    write_pcap(
+        &path("a"),
+        TsResolution::NanoSecond,
+        &[(5_000_000, frame(1, 60))],
+    );
+    write_pcap(
+        &path("b"),
+        TsResolution::NanoSecond,
+        &[(2_000_000, frame(2, 60))],
+    );
+    play(
+        [&path("a"), &path("b")],
+        Pace::Recorded,
+        [&path("oa"), &path("ob")],
+    )
+    .expect("play");
     let [at_a, at_b] = ["oa", "ob"].map(|out| read_pcapng(&path(out))[0].0);
     assert!((at_b - at_a).abs_diff(3_000_000) <= 4, "{}", at_b - at_a);
 }
@@ -328,10 +424,17 @@ fn two_files_keep_their_distance() {
 fn line_rate_is_line_rate() {
     let dir = tempfile::tempdir().expect("dir");
     let path = |name: &str| dir.path().join(name);
-    let frames: Vec<_> = (0..1000u64).map(|n| (n * 1_000_000, frame(n as u8, 1514))).collect();
+    let frames: Vec<_> = (0..1000u64)
+        .map(|n| (n * 1_000_000, frame(n as u8, 1514)))
+        .collect();
     write_pcap(&path("a"), TsResolution::NanoSecond, &frames);
     write_pcap(&path("b"), TsResolution::NanoSecond, &[]);
-    play([&path("a"), &path("b")], Pace::LineRate, [&path("oa"), &path("ob")]).expect("play");
+    play(
+        [&path("a"), &path("b")],
+        Pace::LineRate,
+        [&path("oa"), &path("ob")],
+    )
+    .expect("play");
     let got = read_pcapng(&path("ob"));
     assert_eq!(got.len(), 1000);
     let whole = got[999].0 - got[0].0;
@@ -344,7 +447,11 @@ fn files_that_are_none_are_named() {
     let dir = tempfile::tempdir().expect("dir");
     let path = |name: &str| dir.path().join(name);
     let good = path("good");
-    write_pcap(&good, TsResolution::NanoSecond, &[(0, frame(0, 60)), (9, frame(1, 60))]);
+    write_pcap(
+        &good,
+        TsResolution::NanoSecond,
+        &[(0, frame(0, 60)), (9, frame(1, 60))],
+    );
     let bytes = std::fs::read(&good).expect("read");
     std::fs::write(path("cut"), &bytes[..bytes.len() - 10]).expect("write");
     std::fs::write(path("noise"), [0x55; 5000]).expect("write");

@@ -30,7 +30,13 @@ const CONFIG: u32 = 7;
 fn serve(dir: &Path) -> VirtualCard {
     let ports = [PortConfig::Line, PortConfig::Line];
     let socket = Some(dir.join("card"));
-    let config = Config { width: Width::W64, time: Time::Wall, ports, socket, ..Config::default() };
+    let config = Config {
+        width: Width::W64,
+        time: Time::Wall,
+        ports,
+        socket,
+        ..Config::default()
+    };
     VirtualCard::spawn(config).expect("a card")
 }
 
@@ -47,7 +53,9 @@ struct Client(UnixStream);
 impl Client {
     fn connect(card: &VirtualCard) -> Self {
         let stream = UnixStream::connect(card.socket().expect("a socket")).expect("connect");
-        stream.set_read_timeout(Some(Duration::from_secs(5))).expect("timeout");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .expect("timeout");
         Self(stream)
     }
 
@@ -67,7 +75,13 @@ impl Client {
         let rights = [ControlMessage::ScmRights(fds)];
         let control = if fds.is_empty() { &[][..] } else { &rights[..] };
         let part = [IoSlice::new(&message)];
-        let sent = sendmsg::<()>(self.0.as_raw_fd(), &part, control, MsgFlags::MSG_NOSIGNAL, None);
+        let sent = sendmsg::<()>(
+            self.0.as_raw_fd(),
+            &part,
+            control,
+            MsgFlags::MSG_NOSIGNAL,
+            None,
+        );
         assert_eq!(sent, Ok(message.len()));
     }
 
@@ -75,7 +89,13 @@ impl Client {
     fn reply(&mut self) -> Result<Vec<u8>, u32> {
         let mut header = [0; 16];
         self.0.read_exact(&mut header).map_err(|e| {
-            assert!(matches!(e.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset), "{e}");
+            assert!(
+                matches!(
+                    e.kind(),
+                    ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+                ),
+                "{e}"
+            );
             u32::MAX
         })?;
         let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| header[at + i]));
@@ -103,7 +123,12 @@ impl Client {
     }
 
     fn write(&mut self, region: u32, offset: u64, data: &[u8]) {
-        let ask = [longs(&[offset]), words(&[region, data.len() as u32]), data.to_vec()].concat();
+        let ask = [
+            longs(&[offset]),
+            words(&[region, data.len() as u32]),
+            data.to_vec(),
+        ]
+        .concat();
         self.call(WRITE, &ask, &[]).expect("writes do not fail");
     }
 
@@ -128,7 +153,10 @@ fn a_client_finds_a_pci_device() {
     let dir = tempfile::tempdir().expect("dir");
     let card = serve(dir.path());
     let mut client = Client::greeted(&card);
-    assert_eq!(client.call(GET_INFO, &words(&[16, 0, 0, 0]), &[]), Ok(words(&[16, 3, 9, 5])));
+    assert_eq!(
+        client.call(GET_INFO, &words(&[16, 0, 0, 0]), &[]),
+        Ok(words(&[16, 3, 9, 5]))
+    );
     let sizes = [0u32, 1, 4, 7].map(|index| {
         let ask = words(&[32, 0, index, 0, 0, 0, 0, 0]);
         client.call(GET_REGION_INFO, &ask, &[]).expect("info")[16]
@@ -136,9 +164,14 @@ fn a_client_finds_a_pci_device() {
     assert_eq!(sizes, [0, 0, 0, 0], "low bytes of 4096 and 256");
     let info = client.call(GET_REGION_INFO, &words(&[32, 0, 0, 0, 0, 0, 0, 0]), &[]);
     assert_eq!(info.expect("info"), words(&[32, 3, 0, 0, 4096, 0, 0, 0]));
-    let info = client.call(GET_IRQ_INFO, &words(&[16, 0, 2, 0]), &[]).expect("info");
+    let info = client
+        .call(GET_IRQ_INFO, &words(&[16, 0, 2, 0]), &[])
+        .expect("info");
     assert_eq!(info, words(&[16, 1, 2, 1]));
-    assert_eq!(client.call(GET_REGION_INFO, &words(&[32, 0, 9, 0]), &[]), Err(22));
+    assert_eq!(
+        client.call(GET_REGION_INFO, &words(&[32, 0, 9, 0]), &[]),
+        Err(22)
+    );
 
     assert_eq!(client.read(0, 0, 4), [0xff; 4], "memory space is off");
     client.write(CONFIG, 4, &[6, 0]);
@@ -146,7 +179,13 @@ fn a_client_finds_a_pci_device() {
     assert_eq!(client.read(0, 0x10, 8)[..4], 6400u32.to_le_bytes());
     client.write(0, 0xa0, &0x5000u32.to_le_bytes());
     assert_eq!(client.read(0, 0xa0, 4), 0x5000u32.to_le_bytes());
-    for (region, offset, len) in [(0, 1, 4), (0, 0, 3), (0, 4096, 4), (9, 0, 4), (0, u64::MAX, 4)] {
+    for (region, offset, len) in [
+        (0, 1, 4),
+        (0, 0, 3),
+        (0, 4096, 4),
+        (9, 0, 4),
+        (0, u64::MAX, 4),
+    ] {
         assert_eq!(client.read(region, offset, len), vec![0xff; len as usize]);
     }
     assert_eq!(client.call(RESET, &[], &[]), Ok(vec![]));
@@ -163,31 +202,66 @@ fn dma_and_interrupts_reach_the_client() {
     client.write(CONFIG, 4, &[6, 0]);
     let (file, map) = memory(2 * 16384);
     let message = map_message(16384, 0x4000_0000, 16384);
-    assert_eq!(client.call(DMA_MAP, &message, &[file.as_raw_fd()]), Ok(vec![]));
-    assert!(client.call(DMA_MAP, &message, &[file.as_raw_fd()]).is_err(), "twice");
-    assert_eq!(client.call(DMA_MAP, &map_message(0, 0, 4096), &[]), Ok(vec![]), "ignored");
+    assert_eq!(
+        client.call(DMA_MAP, &message, &[file.as_raw_fd()]),
+        Ok(vec![])
+    );
+    assert!(
+        client.call(DMA_MAP, &message, &[file.as_raw_fd()]).is_err(),
+        "twice"
+    );
+    assert_eq!(
+        client.call(DMA_MAP, &map_message(0, 0, 4096), &[]),
+        Ok(vec![]),
+        "ignored"
+    );
     let event = EventFd::from_flags(EfdFlags::EFD_NONBLOCK).expect("eventfd");
     let irqs = words(&[20, 0x24, 2, 0, 1]);
-    assert_eq!(client.call(SET_IRQS, &irqs, &[event.as_fd().as_raw_fd()]), Ok(vec![]));
-    for (register, value) in
-        [(0xa0u64, 0x4000_0000u32), (0xa4, 0), (0xa8, 2), (0xac, 12), (0xbc, 1_000_000), (0x88, 1), (0x80, 1)]
-    {
+    assert_eq!(
+        client.call(SET_IRQS, &irqs, &[event.as_fd().as_raw_fd()]),
+        Ok(vec![])
+    );
+    for (register, value) in [
+        (0xa0u64, 0x4000_0000u32),
+        (0xa4, 0),
+        (0xa8, 2),
+        (0xac, 12),
+        (0xbc, 1_000_000),
+        (0x88, 1),
+        (0x80, 1),
+    ] {
         client.write(0, register, &value.to_le_bytes());
     }
     let line = card.line(Port::A).expect("a line");
     (0..8).for_each(|n| line.send(frame(n, 100)).expect("send"));
-    card.wait_quiescent(Duration::from_secs(10)).expect("quiescent");
+    card.wait_quiescent(Duration::from_secs(10))
+        .expect("quiescent");
     assert!(event.read().is_ok_and(|count| count >= 1), "told");
     let mut head = [0; 8];
     // SAFETY: inside the map, which nobody holds a reference to.
     unsafe { std::ptr::copy_nonoverlapping(map.as_ptr().add(16384), head.as_mut_ptr(), 8) };
     assert_eq!(head[..6], *b"MWB1\x01\0");
-    assert!(client.call(DMA_UNMAP, &[words(&[24, 0]), longs(&[0x4000_0000, 4096])].concat(), &[]).is_err());
+    assert!(
+        client
+            .call(
+                DMA_UNMAP,
+                &[words(&[24, 0]), longs(&[0x4000_0000, 4096])].concat(),
+                &[]
+            )
+            .is_err()
+    );
     let unmap = [words(&[24, 0]), longs(&[0x4000_0000, 16384])].concat();
     assert_eq!(client.call(DMA_UNMAP, &unmap, &[]), Ok(unmap.clone()));
     (0..8).for_each(|n| line.send(frame(n, 100)).expect("send"));
-    card.wait_quiescent(Duration::from_secs(10)).expect("DMA into nothing does not hang the card");
-    assert_eq!(card.line(Port::B).into_iter().flat_map(|l| std::iter::from_fn(move || l.try_receive())).count(), 16);
+    card.wait_quiescent(Duration::from_secs(10))
+        .expect("DMA into nothing does not hang the card");
+    assert_eq!(
+        card.line(Port::B)
+            .into_iter()
+            .flat_map(|l| std::iter::from_fn(move || l.try_receive()))
+            .count(),
+        16
+    );
 }
 
 #[test]
@@ -201,7 +275,9 @@ fn a_second_client_is_refused_and_the_first_unharmed() {
     assert!(second.is_closed());
     let mut silent: Vec<_> = (0..20).map(|_| Client::connect(&card)).collect();
     assert_eq!(first.read(0, 0, 4), 0x4d57_4952u32.to_le_bytes());
-    silent.iter_mut().for_each(|client| assert!(client.is_closed()));
+    silent
+        .iter_mut()
+        .for_each(|client| assert!(client.is_closed()));
     assert_eq!(first.read(CONFIG, 4, 2), [6, 0]);
     drop(first);
     std::thread::sleep(Duration::from_millis(200));
@@ -216,21 +292,26 @@ fn a_client_that_goes_leaves_a_clean_card() {
     client.write(CONFIG, 4, &[6, 0]);
     client.write(0, 0xa0, &0x5000u32.to_le_bytes());
     let (file, _map) = memory(4096);
-    client.call(DMA_MAP, &map_message(0, 0, 4096), &[file.as_raw_fd()]).expect("map");
+    client
+        .call(DMA_MAP, &map_message(0, 0, 4096), &[file.as_raw_fd()])
+        .expect("map");
     drop(client);
     std::thread::sleep(Duration::from_millis(200));
     let mut client = Client::greeted(&card);
     assert_eq!(client.read(CONFIG, 4, 2), [0, 0]);
     client.write(CONFIG, 4, &[6, 0]);
     assert_eq!(client.read(0, 0xa0, 4), [0; 4]);
-    client.call(DMA_MAP, &map_message(0, 0, 4096), &[file.as_raw_fd()]).expect("free again");
+    client
+        .call(DMA_MAP, &map_message(0, 0, 4096), &[file.as_raw_fd()])
+        .expect("free again");
 }
 
 #[test]
 fn hostile_messages_close_their_own_connection_alone() {
     let dir = tempfile::tempdir().expect("dir");
     let card = serve(dir.path());
-    let header = |command: u16, size: u32, flags: u32| words(&[u32::from(command) << 16, size, flags, 0]);
+    let header =
+        |command: u16, size: u32, flags: u32| words(&[u32::from(command) << 16, size, flags, 0]);
     // Sizes that lie, a reply, no greeting first.
     for bytes in [
         header(VERSION, 0, 0),
@@ -249,7 +330,10 @@ fn hostile_messages_close_their_own_connection_alone() {
     }
     // Half a message, and gone.
     let mut client = Client::greeted(&card);
-    client.0.write_all(&header(READ, 32, 0)[..10]).expect("send");
+    client
+        .0
+        .write_all(&header(READ, 32, 0)[..10])
+        .expect("send");
     drop(client);
     std::thread::sleep(Duration::from_millis(50));
     check(&card);
@@ -277,13 +361,28 @@ fn hostile_messages_close_their_own_connection_alone() {
         (u64::MAX, 0, 4096),
         (1, 0, 4096),
     ] {
-        let mapped = client.call(DMA_MAP, &map_message(offset, iova, size), &[file.as_raw_fd()]);
+        let mapped = client.call(
+            DMA_MAP,
+            &map_message(offset, iova, size),
+            &[file.as_raw_fd()],
+        );
         assert!(mapped.is_err(), "{offset} {iova} {size}");
     }
     let socket = UnixStream::pair().expect("pair");
     let odd = [socket.0.as_raw_fd(), std::io::stdin().as_raw_fd()];
-    assert!(client.call(DMA_MAP, &map_message(0, 0, 4096), &odd[..1]).is_err());
-    for irqs in [[20, 0x24, 2, 0, 2], [20, 0x24, 2, 1, 1], [20, 0x24, 99, 0, 1], [20, 0x24, 2, 0, 1], [20, 0x21, 2, u32::MAX, 1], [20, 0xfff, 2, 0, 1]] {
+    assert!(
+        client
+            .call(DMA_MAP, &map_message(0, 0, 4096), &odd[..1])
+            .is_err()
+    );
+    for irqs in [
+        [20, 0x24, 2, 0, 2],
+        [20, 0x24, 2, 1, 1],
+        [20, 0x24, 99, 0, 1],
+        [20, 0x24, 2, 0, 1],
+        [20, 0x21, 2, u32::MAX, 1],
+        [20, 0xfff, 2, 0, 1],
+    ] {
         let set = client.call(SET_IRQS, &words(&irqs), &odd[..1]);
         assert!(set.is_err(), "{irqs:?}");
     }
@@ -292,7 +391,10 @@ fn hostile_messages_close_their_own_connection_alone() {
     // More descriptors than a message may have.
     let files: Vec<File> = (0..30).map(|_| file.try_clone().expect("clone")).collect();
     let fds: Vec<RawFd> = files.iter().map(AsRawFd::as_raw_fd).collect();
-    assert_eq!(client.call(DMA_MAP, &map_message(0, 0, 4096), &fds), Err(u32::MAX));
+    assert_eq!(
+        client.call(DMA_MAP, &map_message(0, 0, 4096), &fds),
+        Err(u32::MAX)
+    );
     std::thread::sleep(Duration::from_millis(50));
     check(&card);
 }
@@ -305,13 +407,25 @@ fn a_stale_socket_is_replaced_and_a_live_one_is_not() {
     assert!(path.exists(), "stale");
     let card = serve(dir.path());
     check(&card);
-    let config = Config { socket: Some(path.clone()), ..Config::default() };
-    assert!(matches!(VirtualCard::spawn(config).err(), Some(Error::SocketInUse(_))));
+    let config = Config {
+        socket: Some(path.clone()),
+        ..Config::default()
+    };
+    assert!(matches!(
+        VirtualCard::spawn(config).err(),
+        Some(Error::SocketInUse(_))
+    ));
     check(&card);
     drop(card);
     assert!(!path.exists(), "removed");
     std::fs::write(&path, "precious").expect("write");
-    let config = Config { socket: Some(path.clone()), ..Config::default() };
-    assert!(matches!(VirtualCard::spawn(config).err(), Some(Error::NotASocket(_))));
+    let config = Config {
+        socket: Some(path.clone()),
+        ..Config::default()
+    };
+    assert!(matches!(
+        VirtualCard::spawn(config).err(),
+        Some(Error::NotASocket(_))
+    ));
     assert!(path.exists());
 }

@@ -22,12 +22,20 @@ pub fn card(config: Config) -> VirtualCard {
 
 pub fn virtual_lines(width: Width, skip_idle: bool) -> VirtualCard {
     let ports = [PortConfig::Line, PortConfig::Line];
-    card(Config { time: Time::Virtual, width, ports, skip_idle, ..Config::default() })
+    card(Config {
+        time: Time::Virtual,
+        width,
+        ports,
+        skip_idle,
+        ..Config::default()
+    })
 }
 
 /// A frame that differs from all others.
 pub fn frame(n: u8, len: usize) -> Vec<u8> {
-    let mut data: Vec<u8> = (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add(n)).collect();
+    let mut data: Vec<u8> = (0..len)
+        .map(|i| (i as u8).wrapping_mul(31).wrapping_add(n))
+        .collect();
     data[..14].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, n, 0x88, 0xb5]);
     data
 }
@@ -54,14 +62,27 @@ pub struct Capture {
 }
 
 impl Capture {
-    pub fn start(bus: HostBus, block_log2: u32, ring_log2: u32, snapshot: u32, pause: Duration) -> Self {
+    pub fn start(
+        bus: HostBus,
+        block_log2: u32,
+        ring_log2: u32,
+        snapshot: u32,
+        pause: Duration,
+    ) -> Self {
         let bytes = 1 << (block_log2 + ring_log2);
         let (file, map) = memory(bytes);
-        bus.dma_map(RING_BUS_ADDRESS, bytes as u64, file.into(), 0).expect("map");
+        bus.dma_map(RING_BUS_ADDRESS, bytes as u64, file.into(), 0)
+            .expect("map");
         let event = EventFd::from_flags(EfdFlags::EFD_NONBLOCK).expect("eventfd");
         let theirs = event.as_fd().try_clone_to_owned().expect("clone");
         bus.set_interrupt(Some(theirs)).expect("interrupt");
-        let words = [RING_BUS_ADDRESS as u32, (RING_BUS_ADDRESS >> 32) as u32, ring_log2, block_log2, 0];
+        let words = [
+            RING_BUS_ADDRESS as u32,
+            (RING_BUS_ADDRESS >> 32) as u32,
+            ring_log2,
+            block_log2,
+            0,
+        ];
         for (register, value) in (RING..).step_by(4).zip(words) {
             bus.write32(register, value);
         }
@@ -97,7 +118,9 @@ impl Capture {
                         let from = map.as_ptr().add(at);
                         std::ptr::copy_nonoverlapping(from, block.as_mut_ptr(), block_bytes);
                     }
-                    let Ok(header) = BlockHeader::peek(&block) else { break };
+                    let Ok(header) = BlockHeader::peek(&block) else {
+                        break;
+                    };
                     if header.number != taken {
                         break;
                     }
@@ -112,13 +135,21 @@ impl Capture {
                 }
             }
         };
-        Self { bus, stop, blocks: Some(std::thread::spawn(take)) }
+        Self {
+            bus,
+            stop,
+            blocks: Some(std::thread::spawn(take)),
+        }
     }
 
     /// Ends the capture; all its blocks.
     pub fn stop(mut self) -> Vec<u8> {
         self.bus.write32(CONTROL, 0);
-        self.blocks.take().expect("once").join().expect("all blocks")
+        self.blocks
+            .take()
+            .expect("once")
+            .join()
+            .expect("all blocks")
     }
 }
 
