@@ -119,23 +119,15 @@ module mw_act
   end
 
   always_ff @(posedge clk) begin
+    if (plan_take) plan_valid <= 1'b0;
+    if (v_valid && v_ready) plan_valid <= 1'b1;
     if (rst) plan_valid <= 1'b0;
-    else if (v_valid && v_ready) plan_valid <= 1'b1;
-    else if (plan_take) plan_valid <= 1'b0;
   end
 
   assign plan_ecn = edit[EditEcn].valid;
   assign plan_corrupt = edit[EditCorrupt].valid && (!len_known || 14'(edit[EditCorrupt].offset) < len);
   assign plan_whole = edit[EditCorrupt].valid && 32'(edit[EditCorrupt].offset) >= SureBytes;
 
-  // Stage 0: which edits fall into this beat.
-  logic [Edits-1:0] here;
-  always_comb begin
-    for (int e = 0; e < Edits; e++) begin
-      here[e] = edit[e].valid && 11'(edit[e].offset >> LaneW) == in_index;
-    end
-    here[EditCorrupt] = here[EditCorrupt] && plan_corrupt;
-  end
   function automatic logic [7:0] byte_at(input logic [DATA_W-1:0] data, input lane_t lane);
     return data[{lane, 3'b000}+:8];
   endfunction
@@ -168,44 +160,9 @@ module mw_act
   logic [7:0] hi1, hi2, lo1, lo2;
   logic [15:0] sum3;
 
-  // RFC 1624: HC' = ~(~HC + ~m + m'). Setting the two low bits of m adds 3 - ECN to it.
-  logic [16:0] added;
-  logic low_is_behind;
-  assign low_is_behind = c2.hit[EditSumHi] && !c2.hit[EditSumLo];
-  assign added = {1'b0, ~{hi2, low_is_behind ? lo1 : lo2}} + (17'd3 - 17'(ecn2));
-
+  // From the last stage to the first: each register is read before it is written.
   always_ff @(posedge clk) begin
-    if (go) begin
-      if (in_valid) begin
-        tag1   <= in_tag;
-        c1.hit <= here;
-        if (|here) begin
-          for (int e = 0; e < Edits; e++) begin
-            c1.lane[e]  <= edit[e].offset[LaneW-1:0];
-            c1.clear[e] <= edit[e].clear;
-            c1.flip[e]  <= edit[e].flip;
-          end
-        end
-        if (here[EditEcn]) ecn1 <= 2'(byte_at(in_data, edit[EditEcn].offset[LaneW-1:0]));
-        if (here[EditSumHi]) hi1 <= byte_at(in_data, edit[EditSumHi].offset[LaneW-1:0]);
-        if (here[EditSumLo]) lo1 <= byte_at(in_data, edit[EditSumLo].offset[LaneW-1:0]);
-        d1 <= in_data;
-        if (in_pad) begin
-          for (int b = 0; b < Bytes; b++) if (b >= 32'(in_bytes)) d1[b*8+:8] <= '0;
-        end
-      end
-      if (valid[0]) begin
-        tag2 <= tag1;
-        c2 <= c1;
-        d2 <= d1;
-        {ecn2, hi2, lo2} <= {ecn1, hi1, lo1};
-      end
-      if (valid[1]) begin
-        tag3 <= tag2;
-        c3   <= c2;
-        d3   <= d2;
-        sum3 <= ~(added[15:0] + 16'(added[16]));
-      end
+    if (go && (in_valid || valid != '0)) begin
       if (valid[2]) begin
         out_tag  <= tag3;
         out_data <= d3;
@@ -215,12 +172,51 @@ module mw_act
           end
         end
       end
+      if (valid[1]) begin
+        if (c2.hit[EditSumHi] || c2.hit[EditSumLo]) begin
+          // RFC 1624: HC' = ~(~HC + ~m + m'). Setting the two low bits of m adds 3 - ECN to it.
+          automatic logic low_is_behind = c2.hit[EditSumHi] && !c2.hit[EditSumLo];
+          automatic
+          logic [16:0]
+          added = {1'b0, ~{hi2, low_is_behind ? lo1 : lo2}} + (17'd3 - 17'(ecn2));
+          sum3 <= ~(added[15:0] + 16'(added[16]));
+        end
+        tag3 <= tag2;
+        c3   <= c2;
+        d3   <= d2;
+      end
+      if (valid[0]) begin
+        {ecn2, hi2, lo2} <= {ecn1, hi1, lo1};
+        tag2 <= tag1;
+        c2 <= c1;
+        d2 <= d1;
+      end
+      if (in_valid) begin
+        automatic edits_t c = '0;
+        for (int e = 0; e < Edits; e++) begin
+          c.hit[e] = edit[e].valid && 11'(edit[e].offset >> LaneW) == in_index &&
+              (e != EditCorrupt || plan_corrupt);
+        end
+        if (|c.hit) begin
+          for (int e = 0; e < Edits; e++) begin
+            c.lane[e]  = edit[e].offset[LaneW-1:0];
+            c.clear[e] = edit[e].clear;
+            c.flip[e]  = edit[e].flip;
+          end
+        end
+        if (c.hit[EditEcn]) ecn1 <= 2'(byte_at(in_data, c.lane[EditEcn]));
+        if (c.hit[EditSumHi]) hi1 <= byte_at(in_data, c.lane[EditSumHi]);
+        if (c.hit[EditSumLo]) lo1 <= byte_at(in_data, c.lane[EditSumLo]);
+        c1   <= c;
+        tag1 <= in_tag;
+        d1   <= in_data;
+        if (in_pad) begin
+          for (int b = 0; b < Bytes; b++) if (b >= 32'(in_bytes)) d1[b*8+:8] <= '0;
+        end
+      end
+      valid <= {valid[2:0], in_valid};
     end
-  end
-
-  always_ff @(posedge clk) begin
     if (rst) valid <= '0;
-    else if (go) valid <= {valid[2:0], in_valid};
   end
   assign out_valid = valid[3];
   assign active = |valid;

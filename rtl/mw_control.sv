@@ -51,7 +51,7 @@ module mw_control
     // settings
     output logic        capture,
     output logic        track,
-    output logic        clear,            // one cycle; ignored by its users while they clear
+    output logic        clear,               // one cycle; ignored by its users while they clear
     output logic        irq_enable,
     output logic [63:0] ring_base,
     output logic [ 4:0] ring_blocks_log2,
@@ -59,17 +59,19 @@ module mw_control
     output logic [31:0] ring_consumed,
     output logic [15:0] snapshot_bytes,
     output logic [31:0] flush_ns,
-    output logic [16:0] kinds[2],
+    output logic [16:0] kinds           [2],
 
     // state
-    input logic        capture_active,
-    input logic        clear_busy,
-    input logic        dma_error,
+    input logic capture_active,
+    input logic clear_busy,
+    input logic dma_error,
     input logic [31:0] ring_produced,
     input logic [31:0] connections,
     input logic [31:0] connections_lost,
+    input logic any_inc,  // an increment is not zero
     input logic [15:0] inc[Counters],
-    input logic [Counters-1:0] count_clear,  // pulses
+    input logic any_clear,  // pulse: clear the counters of count_clear
+    input logic [Counters-1:0] count_clear,
 
     // table bus
     output tbl_req_t            tbl_req,
@@ -85,7 +87,7 @@ module mw_control
     $fatal(1, "mw_control: Counters must be 42, the counters of the register map");
   end
 
-  in_t regs_in;
+  in_t  regs_in;
   out_t regs_out;
 
   mw_regs u_regs (
@@ -121,9 +123,10 @@ module mw_control
   ) u_counters (
       .clk,
       .rst,
+      .any(any_inc),
       .inc,
       .latch,
-      .clear(|count_clear),
+      .clear(any_clear),
       .clear_mask(count_clear),
       .count(),
       .held(count)
@@ -136,25 +139,22 @@ module mw_control
   logic [TblW-1:0] row;
   table_e number;
   assign number = table_e'(regs_out.table_address_tbl);
-  assign start = (regs_out.table_command_read || regs_out.table_command_write) &&
-      !tbl_req.valid;
+  assign start = (regs_out.table_command_read || regs_out.table_command_write) && !tbl_req.valid;
   assign owned = tbl_req.tbl inside {TblExact, TblPage, TblSlot, TblState, TblAction,
                                      TblSelector, TblConn, TblFlow};
   assign done = tbl_req.valid && (tbl_ack || !owned);
   always_ff @(posedge clk) begin
-    if (rst) tbl_req.valid <= 1'b0;
-    else if (start) tbl_req.valid <= 1'b1;
-    else if (done) tbl_req.valid <= 1'b0;
-
+    if (done && !tbl_req.write) row <= owned ? tbl_rdata : '0;
+    if (done) tbl_req.valid <= 1'b0;
     if (start) begin
+      tbl_req.valid <= 1'b1;
       tbl_req.write <= regs_out.table_command_write;
       tbl_req.tbl   <= number;
       tbl_req.lane  <= regs_out.table_address_lane;
       tbl_req.index <= regs_out.table_address_index;
-      for (int i = 0; i < TblW / 32; i++)
-        tbl_req.wdata[32*i+:32] <= regs_out.table_write[i];
+      for (int i = 0; i < TblW / 32; i++) tbl_req.wdata[32*i+:32] <= regs_out.table_write[i];
     end
-    if (done && !tbl_req.write) row <= owned ? tbl_rdata : '0;
+    if (rst) tbl_req.valid <= 1'b0;
   end
 
   always_comb begin

@@ -10,29 +10,29 @@
 module mw_core
   import mw_pkg::*;
 #(
-    parameter int unsigned DATA_W = 512,          // bits of a port's stream: 64 or 512
-    parameter int unsigned CLOCK_PS = 3103,       // period of clk in ps, told to the host
-    parameter int unsigned CONNS_LOG2 = 14,       // connections, 4 to 15
-    parameter int unsigned FLOW_ROWS_LOG2 = 14,   // rows of a way of the flow table
-    parameter int unsigned SLOTS_LOG2 = 16,       // event slots of a lane
+    parameter int unsigned DATA_W = 512,  // bits of a port's stream: 64 or 512
+    parameter int unsigned CLOCK_PS = 3103,  // period of clk in ps, told to the host
+    parameter int unsigned CONNS_LOG2 = 14,  // connections, 4 to 15
+    parameter int unsigned FLOW_ROWS_LOG2 = 14,  // rows of a way of the flow table
+    parameter int unsigned SLOTS_LOG2 = 16,  // event slots of a lane
     parameter int unsigned EXACT_ROWS_LOG2 = 15,  // rows of a way of the exact table
-    parameter int unsigned PAGE_ROWS_LOG2 = 15,   // rows of a way of the page table
-    parameter int unsigned ACTIONS_LOG2 = 8,      // action programs
-    parameter int unsigned SELECTORS = 8,         // selectors, 1 to 64
-    parameter int unsigned INFLIGHT_LOG2 = 8,     // frames that a lane may hold at a time
+    parameter int unsigned PAGE_ROWS_LOG2 = 15,  // rows of a way of the page table
+    parameter int unsigned ACTIONS_LOG2 = 8,  // action programs
+    parameter int unsigned SELECTORS = 8,  // selectors, 1 to 64
+    parameter int unsigned INFLIGHT_LOG2 = 8,  // frames that a lane may hold at a time
     parameter int unsigned FIFO_LOG2 = DATA_W == 512 ? 10 : 13,  // beats a lane can hold
     parameter int unsigned SNAP_LOG2 = DATA_W == 512 ? 10 : 13,  // beats a tap can hold
-    parameter int unsigned DELAY_SLOTS_LOG2 = 6   // frames that a lane can hold back
+    parameter int unsigned DELAY_SLOTS_LOG2 = 6  // frames that a lane can hold back
 ) (
     input logic        clk,
     input logic        rst,
-    input logic [63:0] time_ns,  // card time; need not be regular, must not go back
+    input logic [63:0] time_ns, // card time; need not be regular, must not go back
 
     input logic [1:0][  DATA_W-1:0] s_axis_tdata,
     input logic [1:0][DATA_W/8-1:0] s_axis_tkeep,
     input logic [1:0]               s_axis_tvalid,
     input logic [1:0]               s_axis_tlast,
-    input logic [1:0]               s_axis_tuser,  // with tlast: the frame is bad
+    input logic [1:0]               s_axis_tuser,   // with tlast: the frame is bad
 
     output logic [1:0][  DATA_W-1:0] m_axis_tdata,
     output logic [1:0][DATA_W/8-1:0] m_axis_tkeep,
@@ -102,6 +102,7 @@ module mw_core
   logic [16:0] kinds[2];
   logic [31:0] connections, connections_lost;
   logic capture_active, dma_error, clear_busy;
+  logic [1:0] counted;  // the lane has something to count
   logic [15:0] inc[Counters];
   logic [Counters-1:0] count_clear;
 
@@ -131,7 +132,7 @@ module mw_core
   // records: source 2 * lane + tap
   logic [3:0] src_valid, src_ready, src_first, src_last, tap_busy;
   logic [3:0][255:0] src_data;
-  logic [3:0][31:0] src_time_hi;
+  logic [3:0][ 31:0] src_time_hi;
   logic mux_valid, mux_ready, mux_first, mux_last;
   logic [255:0] mux_data;
   logic [31:0] mux_time_hi;
@@ -153,7 +154,7 @@ module mw_core
 
     mw_ingress #(
         .DATA_W(DATA_W),
-        .LANE(l)
+        .LANE  (l)
     ) u_ingress (
         .clk,
         .rst,
@@ -188,7 +189,7 @@ module mw_core
 
     mw_parse #(
         .DATA_W(DATA_W),
-        .LANE(l != 0)
+        .LANE  (l != 0)
     ) u_parse (
         .clk,
         .rst,
@@ -368,12 +369,12 @@ module mw_core
     logic admitted;
     assign admitted = cnt_captured && !cnt_captured_lost;
     always_ff @(posedge clk) begin
+      if (admitted || done_captured != 0)
+        in_path <= in_path + RestW'(admitted) - RestW'(done_captured);
+      if (admitted != in_tap_done) in_tap <= admitted ? in_tap + 1'b1 : in_tap - 1'b1;
       if (rst) begin
         in_path <= '0;
         in_tap  <= '0;
-      end else begin
-        if (admitted || done_captured != 0) in_path <= in_path + RestW'(admitted) - RestW'(done_captured);
-        if (admitted != in_tap_done) in_tap <= admitted ? in_tap + 1'b1 : in_tap - 1'b1;
       end
     end
     assign at_rest[l] = in_path == '0 && in_tap == '0;
@@ -404,32 +405,38 @@ module mw_core
     localparam int unsigned Rx = 8 * l;
     localparam int unsigned Tx = 8 * (1 - l);
     localparam int unsigned Ln = 16 + 13 * l;
-    assign inc[Rx+0]  = 16'(cnt_frame);
-    assign inc[Rx+1]  = cnt_frame_end ? cnt_bytes : '0;
-    assign inc[Rx+2]  = 16'(cnt_error);
-    assign inc[Rx+3]  = 16'(cnt_runt);
-    assign inc[Rx+4]  = 16'(cnt_truncated);
-    assign inc[Rx+5]  = 16'(cnt_lost);
-    assign inc[Tx+6]  = 16'(cnt_tx_frame);
-    assign inc[Tx+7]  = cnt_tx_frame ? cnt_tx_bytes : '0;
-    assign inc[Ln+0]  = 16'(cnt_dropped);
-    assign inc[Ln+1]  = 16'(cnt_marked);
-    assign inc[Ln+2]  = 16'(cnt_corrupted);
-    assign inc[Ln+3]  = 16'(cnt_delayed);
-    assign inc[Ln+4]  = 16'(cnt_delay_full);
-    assign inc[Ln+5]  = 16'(cnt_malformed);
-    assign inc[Ln+6]  = 16'(cnt_unmatched);
-    assign inc[Ln+7]  = 16'(cnt_bind_full);
-    assign inc[Ln+8]  = 16'(cnt_record[0]);
-    assign inc[Ln+9]  = 16'(cnt_record[1]);
-    assign inc[Ln+10] = 16'(cnt_record_lost[0]);
-    assign inc[Ln+11] = 16'(cnt_record_lost[1]);
-    assign inc[Ln+12] = 16'(cnt_snapshot_lost[0]) + 16'(cnt_snapshot_lost[1]);
-    // Counters of the MAC's side run on; those of events start again with `clear`, those of
-    // records with each capture.
-    assign count_clear[8*l+:8] = '0;
-    assign count_clear[Ln+:8] = {8{ctl_clear}};
-    assign count_clear[Ln+8+:5] = {5{capture_begin}};
+    assign counted[l] = cnt_frame || cnt_frame_end || cnt_error || cnt_runt || cnt_truncated ||
+        cnt_lost || cnt_tx_frame || cnt_dropped || cnt_marked || cnt_corrupted || cnt_delayed ||
+        cnt_delay_full || cnt_malformed || cnt_unmatched || cnt_bind_full || |cnt_record ||
+        |cnt_record_lost || |cnt_snapshot_lost;
+    always_comb begin
+      for (int i = 0; i < 6; i++) inc[Rx+i] = '0;
+      for (int i = 6; i < 8; i++) inc[Tx+i] = '0;
+      for (int i = 0; i < 13; i++) inc[Ln+i] = '0;
+      if (counted[l]) begin
+        inc[Rx+0]  = 16'(cnt_frame);
+        inc[Rx+1]  = cnt_frame_end ? cnt_bytes : '0;
+        inc[Rx+2]  = 16'(cnt_error);
+        inc[Rx+3]  = 16'(cnt_runt);
+        inc[Rx+4]  = 16'(cnt_truncated);
+        inc[Rx+5]  = 16'(cnt_lost);
+        inc[Tx+6]  = 16'(cnt_tx_frame);
+        inc[Tx+7]  = cnt_tx_frame ? cnt_tx_bytes : '0;
+        inc[Ln+0]  = 16'(cnt_dropped);
+        inc[Ln+1]  = 16'(cnt_marked);
+        inc[Ln+2]  = 16'(cnt_corrupted);
+        inc[Ln+3]  = 16'(cnt_delayed);
+        inc[Ln+4]  = 16'(cnt_delay_full);
+        inc[Ln+5]  = 16'(cnt_malformed);
+        inc[Ln+6]  = 16'(cnt_unmatched);
+        inc[Ln+7]  = 16'(cnt_bind_full);
+        inc[Ln+8]  = 16'(cnt_record[0]);
+        inc[Ln+9]  = 16'(cnt_record[1]);
+        inc[Ln+10] = 16'(cnt_record_lost[0]);
+        inc[Ln+11] = 16'(cnt_record_lost[1]);
+        inc[Ln+12] = 16'(cnt_snapshot_lost[0]) + 16'(cnt_snapshot_lost[1]);
+      end
+    end
 
     assign lane_busy[l] = bs_valid || s_axis_tvalid[l] || match_busy || path_busy || tap_valid;
   end
@@ -582,13 +589,19 @@ module mw_core
       .ring_produced,
       .connections,
       .connections_lost,
+      .any_inc(|counted),
       .inc,
+      .any_clear(ctl_clear || capture_begin),
       .count_clear,
       .tbl_req,
       .tbl_ack,
       .tbl_rdata,
       .busy(control_busy)
   );
+
+  // Counters of the MACs' side run on; those of events start again with `clear`, those of
+  // records with each capture.
+  assign count_clear = {{2{{5{capture_begin}}, {8{ctl_clear}}}}, 16'd0};
 
   // No two tables own the same number, so answers can be ORed.
   assign tbl_ack = track_ack || |match_ack;
@@ -597,7 +610,7 @@ module mw_core
   assign clear_busy = track_clear_busy || |match_clear_busy;
 
   assign busy = |lane_busy || |tap_busy || track_busy || mux_busy || writer_busy || control_busy ||
-      irq_valid;
+      block_written || irq_valid;
 
   // The earliest of the three timers.
   logic [63:0] earlier;

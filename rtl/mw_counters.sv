@@ -7,6 +7,7 @@ module mw_counters #(
 ) (
     input  logic         clk,
     input  logic         rst,
+    input  logic         any,            // an increment is not zero
     input  logic [ 15:0] inc       [N],
     input  logic         latch,          // pulse: copy the counters to `held`
     input  logic         clear,          // pulse: clear those in clear_mask
@@ -18,15 +19,16 @@ module mw_counters #(
     $fatal(1, "mw_counters: N must be at least 1");
   end
 
-  for (genvar i = 0; i < N; i++) begin : g_counter
-    always_ff @(posedge clk) begin
-      if (rst) begin
+  always_ff @(posedge clk) begin
+    if (latch) for (int i = 0; i < N; i++) held[i] <= count[i];
+    if (any || clear) begin
+      for (int i = 0; i < N; i++)
+      count[i] <= (clear && clear_mask[i] ? '0 : count[i]) + 64'(inc[i]);
+    end
+    if (rst) begin
+      for (int i = 0; i < N; i++) begin
         count[i] <= '0;
         held[i]  <= '0;
-      end else begin
-        if (clear && clear_mask[i]) count[i] <= 64'(inc[i]);
-        else if (inc[i] != 0) count[i] <= count[i] + 64'(inc[i]);
-        if (latch) held[i] <= count[i];
       end
     end
   end

@@ -24,9 +24,11 @@ int main() {
         t.latch = rng() % 50 == 0;
         t.clear = rng() % 5000 == 0;
         t.clear_mask = rng() & ((1u << n) - 1);
+        t.any = 0;
         for (unsigned i = 0; i < n; i++) {
             const uint16_t inc = rng() % 3 ? 0 : rng() % 4 ? rng() : 0xffff;
             t.inc[i] = inc;
+            t.any |= inc != 0;
             if (t.latch) held[i] = count[i];
             if (t.clear && t.clear_mask >> i & 1) count[i] = 0;
             count[i] += inc;

@@ -72,8 +72,8 @@ module mw_delay #(
   assign slot_free = any_fresh || returned_valid;
   assign slot = any_fresh ? fresh[SLOTS_LOG2-1:0] : returned_slot;
   always_ff @(posedge clk) begin
+    if (take && any_fresh) fresh <= fresh + 1'b1;
     if (rst) fresh <= '0;
-    else if (take && any_fresh) fresh <= fresh + 1'b1;
   end
   mw_fifo #(
       .WIDTH(SLOTS_LOG2),
@@ -97,15 +97,17 @@ module mw_delay #(
   logic insert;
   assign insert = wr_valid && wr_last && go;
   always_ff @(posedge clk) begin
-    time_q <= time_ns;
     if (take) begin
       release_ns[slot] <= time_q + 64'(take_delay_ns);
       meta[slot] <= take_meta;
     end
+    time_q <= time_ns;
     if (end_valid) tail[end_slot] <= {end_index, end_info};
-    if (wr_valid && go) mem[{wr_slot, wr_beat}] <= wr_data;
+    if (wr_valid && go) begin
+      mem[{wr_slot, wr_beat}] <= wr_data;
+      wr_beat <= wr_last ? '0 : wr_beat + 1'b1;
+    end
     if (rst) wr_beat <= '0;
-    else if (wr_valid && go) wr_beat <= wr_last ? '0 : wr_beat + 1'b1;
   end
 
   slot_t head;
@@ -140,10 +142,12 @@ module mw_delay #(
   assign back_valid = issue && final_beat;
   assign back_slot = at_slot;
   always_ff @(posedge clk) begin
-    if (rst) issuing <= 1'b0;
-    else if (issue) issuing <= !final_beat;
-    if (issue) rd_beat <= at_beat + 1'b1;
+    if (issue) begin
+      rd_beat <= at_beat + 1'b1;
+      issuing <= !final_beat;
+    end
     if (start) {rd_slot, rd_final, rd_info} <= {head, head_final, head_info};
+    if (rst) issuing <= 1'b0;
   end
 
   // The way to `out`: small registers first, the memory's two at the end.
@@ -158,22 +162,20 @@ module mw_delay #(
   logic [LATENCY-1:0] valid;
   logic [DATA_W-1:0] first;
   always_ff @(posedge clk) begin
-    if (go) begin
-      if (issue) begin
-        step[0] <= '{
-            sof: !issuing,
-            last: final_beat,
-            info: issuing ? rd_info : head_info,
-            slot: at_slot,
-            beat: at_beat
-        };
-      end
-      for (int i = 1; i < LATENCY; i++) if (valid[i-1]) step[i] <= step[i-1];
-      if (valid[LATENCY-3]) first <= mem[{step[LATENCY-3].slot, step[LATENCY-3].beat}];
+    if (go && (issue || valid != '0)) begin
       if (valid[LATENCY-2]) out_data <= first;
+      if (valid[LATENCY-3]) first <= mem[{step[LATENCY-3].slot, step[LATENCY-3].beat}];
+      for (int i = LATENCY - 1; i > 0; i--) step[i] <= step[i-1];
+      step[0] <= '{
+          sof: !issuing,
+          last: final_beat,
+          info: issuing ? rd_info : head_info,
+          slot: at_slot,
+          beat: at_beat
+      };
+      valid <= {valid[LATENCY-2:0], issue};
     end
     if (rst) valid <= '0;
-    else if (go) valid <= {valid[LATENCY-2:0], issue};
   end
   assign out_valid = valid[LATENCY-1];
   assign out_sof = step[LATENCY-1].sof;

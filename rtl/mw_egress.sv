@@ -69,42 +69,45 @@ module mw_egress
     logic [DATA_W-1:0]        data;
   } beat_t;
 
-  beat_t in, out, late_q;
+  beat_t out, late_q;
   logic in_valid, out_valid, late_valid, free, accept;
   assign in_valid = main_valid || held_valid;
-  assign in = held_valid ?
-      '{
-          sof: held_sof,
-          last: held_last,
-          error: held_error,
-          truncated: held_truncated,
-          len: held_len,
-          data: held_data
-      }
-      : '{
-          sof: main_sof,
-          last: main_last,
-          error: main_error,
-          truncated: main_truncated,
-          len: main_len,
-          data: main_data
-      };
   assign go = !late_valid;
   assign free = !out_valid || m_axis_tready;
   assign accept = out_valid && m_axis_tready;
 
   always_ff @(posedge clk) begin
-    if (free && late_valid) out <= late_q;
-    else if (free && in_valid) out <= in;
-    if (!free && go && in_valid) late_q <= in;
-  end
-  always_ff @(posedge clk) begin
+    if (in_valid || out_valid) begin
+      if (free && late_valid) out <= late_q;
+      if (in_valid && go) begin
+        automatic beat_t in;
+        if (held_valid)
+          in = '{
+              sof: held_sof,
+              last: held_last,
+              error: held_error,
+              truncated: held_truncated,
+              len: held_len,
+              data: held_data
+          };
+        else
+          in = '{
+              sof: main_sof,
+              last: main_last,
+              error: main_error,
+              truncated: main_truncated,
+              len: main_len,
+              data: main_data
+          };
+        if (free) out <= in;
+        else late_q <= in;
+      end
+      if (free) out_valid <= late_valid || in_valid;
+      late_valid <= !free && (late_valid || in_valid);
+    end
     if (rst) begin
       out_valid  <= 1'b0;
       late_valid <= 1'b0;
-    end else begin
-      if (free) out_valid <= late_valid || in_valid;
-      late_valid <= !free && (late_valid || in_valid);
     end
   end
 
@@ -151,12 +154,19 @@ module mw_egress
         tap_rec <= rec;
         tap_wanted <= wanted;
       end
-      bytes <= (out.sof ? '0 : bytes) + 16'(Bytes);
       if (out.last) cnt_tx_bytes <= (out.sof ? '0 : bytes) + 16'(out.len) + 1'b1;
+      bytes <= (out.sof ? '0 : bytes) + 16'(Bytes);
     end
-    tap_valid <= accept && !rst;
-    cnt_tx_frame <= accept && out.last && !rst;
-    cnt_captured_tx <= accept && out.last && captured && !rst;
+    if (accept || tap_valid) begin
+      tap_valid <= accept;
+      cnt_tx_frame <= accept && out.last;
+      cnt_captured_tx <= accept && out.last && captured;
+    end
+    if (rst) begin
+      tap_valid <= 1'b0;
+      cnt_tx_frame <= 1'b0;
+      cnt_captured_tx <= 1'b0;
+    end
   end
 
   assign active = out_valid || late_valid || tap_valid;

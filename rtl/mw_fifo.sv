@@ -6,18 +6,18 @@
 // The memory is read ahead into the output register, so a word appears two cycles after it
 // was written to an empty buffer.
 module mw_fifo #(
-    parameter int unsigned WIDTH = 8,       // bits of a word, at least 1
+    parameter int unsigned WIDTH      = 8,  // bits of a word, at least 1
     parameter int unsigned DEPTH_LOG2 = 4   // 2**DEPTH_LOG2 words, 1 to 20
 ) (
-    input  logic                  clk,
-    input  logic                  rst,
-    input  logic                  in_valid,
-    output logic                  in_ready,
-    input  logic [WIDTH-1:0]      in_data,
-    output logic                  out_valid,
-    input  logic                  out_ready,
-    output logic [WIDTH-1:0]      out_data,
-    output logic [DEPTH_LOG2:0]   free       // words that can still be written
+    input  logic                clk,
+    input  logic                rst,
+    input  logic                in_valid,
+    output logic                in_ready,
+    input  logic [   WIDTH-1:0] in_data,
+    output logic                out_valid,
+    input  logic                out_ready,
+    output logic [   WIDTH-1:0] out_data,
+    output logic [DEPTH_LOG2:0] free        // words that can still be written
 );
   if (WIDTH < 1 || DEPTH_LOG2 < 1 || DEPTH_LOG2 > 20) begin : g_bad
     $fatal(1, "mw_fifo: WIDTH must be at least 1 and DEPTH_LOG2 between 1 and 20");

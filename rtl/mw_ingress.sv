@@ -55,65 +55,63 @@ module mw_ingress
   logic [BeatW-1:0] beats;  // of this frame, so far
   logic [31:0] next_id;
 
-  logic first, pass, at_end, cut, last_room;
-  logic [BeatW-1:0] index;
-  logic [17:0] bytes;
-  assign first = s_axis_tvalid && !in_frame;
-  assign index = in_frame ? beats : '0;
-  assign last_room = index == BeatW'(MaxBeats - 1);
-  assign cut = s_axis_tvalid && last_room && !s_axis_tlast;
-  assign pass = s_axis_tvalid && (in_frame ? passing : admit);
-  assign at_end = s_axis_tvalid && s_axis_tlast;
-  assign bytes = 18'(index) * 18'(Bytes) + 18'($countones(s_axis_tkeep));
-
+  logic active;  // what was counted last is still shown
   always_ff @(posedge clk) begin
+    if (s_axis_tvalid || active) begin
+      automatic logic first = s_axis_tvalid && !in_frame;
+      automatic logic [BeatW-1:0] index = in_frame ? beats : '0;
+      automatic logic cut = s_axis_tvalid && index == BeatW'(MaxBeats - 1) && !s_axis_tlast;
+      automatic logic pass = s_axis_tvalid && (in_frame ? passing : admit);
+      automatic logic at_end = s_axis_tvalid && s_axis_tlast;
+      automatic logic [17:0] bytes = '0;
+      if (first) begin
+        out_stamp <= time_ns;
+        out_packet_id <= next_id;
+        out_captured <= capture;
+        if (admit) next_id <= next_id + 1'b1;
+      end
+      if (pass) begin
+        out_sof <= first;
+        out_data <= s_axis_tdata;
+        out_keep <= s_axis_tkeep;
+        out_last <= s_axis_tlast || cut;
+        out_error <= (s_axis_tlast && s_axis_tuser) || cut;
+        out_truncated <= cut;
+      end
+      if (at_end) begin
+        bytes = 18'(index) * 18'(Bytes) + 18'($countones(s_axis_tkeep));
+        cnt_bytes <= |bytes[17:16] ? '1 : bytes[15:0];
+      end
+      out_valid <= pass;
+      cnt_frame <= first;
+      cnt_frame_end <= at_end;
+      cnt_error <= at_end && s_axis_tuser;
+      cnt_runt <= at_end && bytes < 18'(MinFrame);
+      cnt_truncated <= cut;
+      cnt_lost <= first && !admit;
+      cnt_captured <= first && capture;
+      cnt_captured_lost <= first && capture && !admit;
+      active <= s_axis_tvalid;
+      if (s_axis_tvalid) begin
+        beats <= index[BeatW-1] ? index : index + 1'b1;
+        passing <= pass && !cut;
+        in_frame <= !s_axis_tlast;
+      end
+    end
     if (rst) begin
       in_frame <= 1'b0;
-      passing  <= 1'b0;
-      next_id  <= '0;
-    end else if (s_axis_tvalid) begin
-      in_frame <= !s_axis_tlast;
-      passing  <= pass && !cut;
-      if (first && admit) next_id <= next_id + 1'b1;
-    end
-  end
-
-  always_ff @(posedge clk) begin
-    if (s_axis_tvalid) beats <= index[BeatW-1] ? index : index + 1'b1;
-    if (first) begin
-      out_stamp <= time_ns;
-      out_packet_id <= next_id;
-      out_captured <= capture;
-    end
-    if (pass) begin
-      out_sof <= first;
-      out_data <= s_axis_tdata;
-      out_keep <= s_axis_tkeep;
-      out_last <= s_axis_tlast || cut;
-      out_error <= (s_axis_tlast && s_axis_tuser) || cut;
-      out_truncated <= cut;
-    end
-    if (at_end) begin
-      cnt_bytes <= |bytes[17:16] ? '1 : bytes[15:0];
-      cnt_runt  <= bytes < 18'(MinFrame);
-      cnt_error <= s_axis_tuser;
-    end else begin
-      cnt_runt  <= 1'b0;
+      passing <= 1'b0;
+      next_id <= '0;
+      active <= 1'b0;
+      out_valid <= 1'b0;
+      cnt_frame <= 1'b0;
+      cnt_frame_end <= 1'b0;
       cnt_error <= 1'b0;
+      cnt_runt <= 1'b0;
+      cnt_truncated <= 1'b0;
+      cnt_lost <= 1'b0;
+      cnt_captured <= 1'b0;
+      cnt_captured_lost <= 1'b0;
     end
-    if (rst) begin
-      cnt_runt  <= 1'b0;
-      cnt_error <= 1'b0;
-    end
-  end
-
-  always_ff @(posedge clk) begin
-    out_valid <= pass && !rst;
-    cnt_frame <= first && !rst;
-    cnt_frame_end <= at_end && !rst;
-    cnt_truncated <= cut && !rst;
-    cnt_lost <= first && !admit && !rst;
-    cnt_captured <= first && capture && !rst;
-    cnt_captured_lost <= first && capture && !admit && !rst;
   end
 endmodule

@@ -126,7 +126,10 @@ module mw_path
   );
 
   logic [13:0] in_bytes, in_length, l_length;  // in_bytes: in beats before this one
-  assign in_length = (in_sof ? '0 : in_bytes) + 14'($countones(in_keep));
+  always_comb begin
+    in_length = '0;
+    if (in_valid && in_last) in_length = (in_sof ? '0 : in_bytes) + 14'($countones(in_keep));
+  end
   always_ff @(posedge clk) if (in_valid) in_bytes <= (in_sof ? '0 : in_bytes) + 14'(Bytes);
 
   logic l_room, l_valid, l_error, l_truncated, frame_done;
@@ -167,14 +170,13 @@ module mw_path
   logic begun, room, light;
   assign begun = in_valid && in_sof;
   always_ff @(posedge clk) begin
+    room  <= 32'(f_free) >= MaxBeats + Margin && 32'(inflight) <= Inflight - Margin;
+    light <= 32'(f_free) >= Fifo - Light;
+    if (begun != frame_done) inflight <= begun ? inflight + 1'b1 : inflight - 1'b1;
     if (rst) begin
       inflight <= '0;
       room <= 1'b0;
-    end else begin
-      if (begun != frame_done) inflight <= begun ? inflight + 1'b1 : inflight - 1'b1;
-      room <= 32'(f_free) >= MaxBeats + Margin && 32'(inflight) <= Inflight - Margin;
     end
-    light <= 32'(f_free) >= Fifo - Light;
   end
   assign admit = room && tap_room;
   always_ff @(posedge clk) begin
@@ -205,14 +207,15 @@ module mw_path
   assign frame_done = (issue && final_beat) || (drop && f_last);
 
   always_ff @(posedge clk) begin
+    if (issue) begin
+      in_frame <= !final_beat;
+      padding <= (padding || f_last) && !final_beat;
+      index <= final_beat ? '0 : index + 1'b1;
+    end
     if (rst) begin
       in_frame <= 1'b0;
       padding <= 1'b0;
       index <= '0;
-    end else if (issue) begin
-      in_frame <= !final_beat;
-      padding <= (padding || f_last) && !final_beat;
-      index <= final_beat ? '0 : index + 1'b1;
     end
     assert (rst || !issue || padding || f_valid)
     else $fatal(1, "mw_path, lane %0d: starved inside a frame", LANE);
@@ -226,7 +229,7 @@ module mw_path
   assign aside_slot = sof ? slot : slot_q;
   always_ff @(posedge clk) begin
     if (issue && sof) begin
-      aside_q <= aside;
+      aside_q <= plan_delay && slot_free;
       slot_q  <= slot;
     end
   end

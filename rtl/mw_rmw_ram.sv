@@ -54,39 +54,48 @@ module mw_rmw_ram #(
     if (s3_valid && s3_follows && late_valid[1]) out_data = late_data[1];
   end
 
+  // From the end of the pipeline to its beginning: each register is read before it is written.
   always_ff @(posedge clk) begin
-    if (in_valid) s1_row <= in_row;
-    if (s1_valid) s2_row <= s1_row;
-    if (s2_valid) begin
-      s3_row <= s2_row;
-      s3_follows <= s3_valid && s2_row == s3_row;
-      s3_data <= read;
-      for (int n = Late; n >= 1; n--)
-      if (late_valid[n] && late_row[n] == s2_row) s3_data <= late_data[n];
+    if (in_valid || s1_valid || s2_valid || s3_valid || late_valid != '0) begin
+      if (s2_valid) begin
+        s3_follows <= s3_valid && s2_row == s3_row;
+        s3_data <= read;
+        for (int n = Late; n >= 1; n--)
+        if (late_valid[n] && late_row[n] == s2_row) s3_data <= late_data[n];
+      end
+      if (upd_valid || late_valid != '0) begin
+        for (int n = Late; n >= 2; n--) begin
+          late_row[n]  <= late_row[n-1];
+          late_data[n] <= late_data[n-1];
+        end
+        late_row[1]  <= s3_row;
+        late_data[1] <= upd_data;
+      end
+      late_valid <= {late_valid[Late-1:1], upd_valid};
+      if (s2_valid) s3_row <= s2_row;
+      if (s1_valid) s2_row <= s1_row;
+      if (in_valid) s1_row <= in_row;
+      s3_valid <= s2_valid;
+      s2_valid <= s1_valid;
+      s1_valid <= in_valid;
     end
-    if (upd_valid) begin
-      late_row[1]  <= s3_row;
-      late_data[1] <= upd_data;
-    end
-    for (int n = 2; n <= Late; n++)
-    if (late_valid[n-1]) begin
-      late_row[n]  <= late_row[n-1];
-      late_data[n] <= late_data[n-1];
+    if (rst) begin
+      s1_valid   <= 1'b0;
+      s2_valid   <= 1'b0;
+      s3_valid   <= 1'b0;
+      late_valid <= '0;
     end
   end
 
   always_ff @(posedge clk) begin
+    if (clear || busy) begin
+      automatic logic last = &clear_row;
+      if (busy) clear_row <= clear_row + 1'b1;
+      busy <= clear || !last;
+    end
     if (rst) begin
-      {s1_valid, s2_valid, s3_valid} <= '0;
-      late_valid <= '0;
       busy <= 1'b0;
       clear_row <= '0;
-    end else begin
-      {s1_valid, s2_valid, s3_valid} <= {in_valid, s1_valid, s2_valid};
-      late_valid <= {late_valid[Late-1:1], upd_valid};
-      if (clear) busy <= 1'b1;
-      else if (busy && &clear_row) busy <= 1'b0;
-      if (busy) clear_row <= clear_row + 1'b1;
     end
   end
 endmodule
