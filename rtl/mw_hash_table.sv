@@ -85,7 +85,7 @@ module mw_hash_table
   row_t s4_host_row[WAYS];
 
   // late_*[n]: decided n cycles ago
-  logic [WAYS-1:0] late_we[1:Late];
+  logic [Late:1][WAYS-1:0] late_we;
   logic [ROWS_LOG2-1:0] late_row[1:Late];
   row_t late_data[1:Late];
 
@@ -177,26 +177,24 @@ module mw_hash_table
     end
   end
 
-  // s4: the slot one cycle ahead may have written a row that was just compared
-  logic [WAYS-1:0] ahead, used, match, stale, same, first;
-  logic hit, replace, inserts, full;
-  logic [WAYS-1:0] we;
-
   function automatic logic [WAYS-1:0] lowest(input logic [WAYS-1:0] v);
     return v & (~v + 1'b1);
   endfunction
 
-  always_comb begin
-    ahead = '0;
-    used = s4_used;
-    match = s4_match;
-    stale = s4_stale;
-    same = '0;
-    we = '0;
-    inserts = 1'b0;
-    full = 1'b0;
-    replace = 1'b0;
+  // s4: decide. The slot one cycle ahead may have written a row that was just compared.
+  always_ff @(posedge clk) begin
+    automatic logic [WAYS-1:0] we = '0;
     if (s4_valid) begin
+      automatic logic [WAYS-1:0] ahead = '0;
+      automatic logic [WAYS-1:0] used = s4_used;
+      automatic logic [WAYS-1:0] match = s4_match;
+      automatic logic [WAYS-1:0] stale = s4_stale;
+      automatic logic [WAYS-1:0] same = '0;
+      automatic logic [WAYS-1:0] first;
+      automatic logic hit;
+      automatic logic replace = 1'b0;
+      automatic logic inserts = 1'b0;
+      automatic logic full = 1'b0;
       for (int w = 0; w < int'(WAYS); w++) begin
         ahead[w] = late_we[1][w] && late_row[1] == s4_row[w];
         if (ahead[w]) begin
@@ -206,39 +204,26 @@ module mw_hash_table
         end
         if (MULTI) same[w] = match[w] && ins_value == (ahead[w] ? late_data[1].value : s4_value[w]);
       end
-    end
-    hit   = |match;
-    first = lowest(match);
-    if (s4_valid && s4_host) begin
-      if (host_write) we = WAYS'(1) << host_way;
-    end else if (s4_valid && INSERT && MULTI) begin
-      inserts = ins_allow && same == '0 && used != '1;
-      full = ins_allow && same == '0 && used == '1;
-      if (inserts) we = lowest(~used);
-    end else if (s4_valid && INSERT) begin
-      replace = hit && s4_tagged && (stale & first) != '0;
-      inserts = ins_allow && (replace || (!hit && used != '1));
-      full = ins_allow && !hit && used == '1;
-      if (replace) we = first;
-      else if (inserts) we = lowest(~used);
-    end
-  end
-
-  always_ff @(posedge clk) begin
-    late_we[1] <= rst ? '0 : we;
-    if (|we) begin
-      for (int w = 0; w < int'(WAYS); w++) if (we[w]) late_row[1] <= s4_row[w];
-      if (s4_host) late_data[1] <= row_t'(host_row);
-      else late_data[1] <= '{used: inserts, value: ins_value, key: s4_key};
-    end
-    for (int n = 2; n <= int'(Late); n++) begin
-      late_we[n] <= rst ? '0 : late_we[n-1];
-      if (|late_we[n-1]) begin
-        late_row[n]  <= late_row[n-1];
-        late_data[n] <= late_data[n-1];
+      hit   = |match;
+      first = lowest(match);
+      if (s4_host) begin
+        if (host_write) we = WAYS'(1) << host_way;
+      end else if (INSERT && MULTI) begin
+        inserts = ins_allow && same == '0 && used != '1;
+        full = ins_allow && same == '0 && used == '1;
+        if (inserts) we = lowest(~used);
+      end else if (INSERT) begin
+        replace = hit && s4_tagged && (stale & first) != '0;
+        inserts = ins_allow && (replace || (!hit && used != '1));
+        full = ins_allow && !hit && used == '1;
+        if (replace) we = first;
+        else if (inserts) we = lowest(~used);
       end
-    end
-    if (s4_valid) begin
+      if (|we) begin
+        for (int w = 0; w < int'(WAYS); w++) if (we[w]) late_row[1] <= s4_row[w];
+        if (s4_host) late_data[1] <= row_t'(host_row);
+        else late_data[1] <= '{used: inserts, value: ins_value, key: s4_key};
+      end
       out_key <= s4_key;
       out_hit <= hit && !replace;
       out_inserted <= inserts;
@@ -253,20 +238,31 @@ module mw_hash_table
       end
       if (inserts && !MULTI) out_value <= ins_value;
     end
+    if (|we || late_we != '0) begin
+      for (int n = 2; n <= int'(Late); n++) begin
+        late_row[n]  <= late_row[n-1];
+        late_data[n] <= late_data[n-1];
+      end
+      late_we <= {late_we[Late-1:1], we};
+    end
+    if (rst) late_we <= '0;
   end
 
   always_ff @(posedge clk) begin
+    out_host  <= s4_valid && s4_host && !rst;
+    out_valid <= s4_valid && !s4_host && !rst;
+    s4_valid  <= s3_valid && !rst;
+    s3_valid  <= s2_valid && !rst;
+    s2_valid  <= s1_valid && !rst;
+    s1_valid  <= in_valid && !rst;
+    if (clear || busy) begin
+      automatic logic last = &clear_row;
+      if (busy) clear_row <= clear_row + 1'b1;
+      busy <= clear || !last;
+    end
     if (rst) begin
-      {s1_valid, s2_valid, s3_valid, s4_valid, out_valid, out_host} <= '0;
       busy <= 1'b0;
       clear_row <= '0;
-    end else begin
-      {s1_valid, s2_valid, s3_valid, s4_valid} <= {in_valid, s1_valid, s2_valid, s3_valid};
-      out_valid <= s4_valid && !s4_host;
-      out_host <= s4_valid && s4_host;
-      if (clear) busy <= 1'b1;
-      else if (busy && &clear_row) busy <= 1'b0;
-      if (busy) clear_row <= clear_row + 1'b1;
     end
   end
 endmodule

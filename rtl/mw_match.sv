@@ -231,17 +231,18 @@ module mw_match
       page_key.conn <= seek.conn;
       page_key.page <= page;
     end
-    for (int n = 2; n <= int'(Flight); n++) if (beside_valid[n-1]) beside[n] <= beside[n-1];
+    if (issue || beside_valid != '0) begin
+      for (int n = 2; n <= int'(Flight); n++) beside[n] <= beside[n-1];
+      beside_valid <= {beside_valid[Flight-1:1], issue};
+    end
+    if (issue) begun <= !issue_last;
+    page_valid <= (issue && pages) || page_slot;
+    page_host  <= page_slot;
     if (rst) begin
       begun <= 1'b0;
       beside_valid <= '0;
       page_valid <= 1'b0;
       page_host <= 1'b0;
-    end else begin
-      if (issue) begun <= !issue_last;
-      beside_valid <= {beside_valid[Flight-1:1], issue};
-      page_valid <= (issue && pages) || page_slot;
-      page_host <= page_slot;
     end
   end
 
@@ -422,13 +423,14 @@ module mw_match
         for (int n = 1; n < int'(Counted); n++) counted[n] <= counted[n-1];
       end
     end
+    if (t0_valid && !t0.host) begin
+      found_begun <= !found_pop;
+      if (t0.hit) counted_valid <= {counted_valid[Counted-2:0], 1'b1};
+      if (t0.last) counted_valid <= '0;
+    end
     if (rst) begin
       found_begun   <= 1'b0;
       counted_valid <= '0;
-    end else if (t0_valid && !t0.host) begin
-      found_begun <= !found_pop;
-      if (t0.last) counted_valid <= '0;
-      else if (t0.hit) counted_valid <= {counted_valid[Counted-2:0], 1'b1};
     end
   end
 
@@ -503,23 +505,22 @@ module mw_match
   end
 
   always_ff @(posedge clk) begin
-    if (t0_valid) t[1] <= t0;
-    for (int n = 2; n <= 6; n++) if (t_valid[n-1]) t[n] <= t[n-1];
-    if (t_valid[2]) slot <= slot_read;
-    if (t_valid[3]) begin
-      t4_fires <= fires;
-      t4_action <= t[3].host ? host.index[ACTIONS_LOG2-1:0] : fires_action;
-      t4_iteration <= iteration;
-    end
-    if (t_valid[4]) begin
-      t5_fires <= t4_fires;
-      t5_iteration <= t4_iteration;
-    end
-    if (t_valid[5]) begin
+    if (t0_valid || t_valid != '0) begin
       t6_fires <= t5_fires;
       t6_iteration <= t5_iteration;
+      t5_fires <= t4_fires;
+      t5_iteration <= t4_iteration;
+      if (t_valid[3]) begin
+        t4_fires <= fires;
+        t4_action <= t[3].host ? host.index[ACTIONS_LOG2-1:0] : fires_action;
+        t4_iteration <= iteration;
+      end
+      if (t_valid[2]) slot <= slot_read;
+      for (int n = 6; n >= 2; n--) t[n] <= t[n-1];
+      t[1] <= t0;
+      t_valid <= {t_valid[5:1], t0_valid};
     end
-    t_valid <= rst ? '0 : {t_valid[5:1], t0_valid};
+    if (rst) t_valid <= '0;
   end
 
   action_t action_read;
@@ -602,17 +603,11 @@ module mw_match
         out_verdict.rec.multi <= joined.multi;
       end
     end
-    if (rst) begin
-      out_valid <= 1'b0;
-      cnt_unmatched <= 1'b0;
-      cnt_malformed <= 1'b0;
-      so_far <= '0;
-    end else begin
-      out_valid <= pass_pop;
-      cnt_unmatched <= pass_pop && pass.rec.unmatched;
-      cnt_malformed <= pass_pop && pass.rec.malformed;
-      if (t6_packet) so_far <= t[6].last ? '0 : joined;
-    end
+    if (t6_packet) so_far <= t[6].last ? '0 : joined;
+    if (rst) so_far <= '0;
+    out_valid <= pass_pop && !rst;
+    cnt_unmatched <= pass_pop && pass.rec.unmatched && !rst;
+    cnt_malformed <= pass_pop && pass.rec.malformed && !rst;
   end
 
   // ---- the host's accesses: a slot of the look-ups, or a token
@@ -636,11 +631,9 @@ module mw_match
   always_ff @(posedge clk) begin
     if (state_valid && t[3].host) host_count <= state;
     if (t_valid[3] && t[3].host) host_slot <= slot;
-    if (rst) host_state <= HostIdle;
-    else
+    if (host_state != HostIdle || (tbl_req.valid && host_mine && !clear_busy))
       unique case (host_state)
-        HostIdle:
-        if (tbl_req.valid && host_mine && !clear_busy) begin
+        HostIdle: begin
           host <= tbl_req;
           host_state <= HostSlot;
         end
@@ -658,6 +651,7 @@ module mw_match
         end
         default:  host_state <= HostIdle;
       endcase
+    if (rst) host_state <= HostIdle;
   end
 
   // ---- clear: let what is in flight come to rest, then empty the tables
@@ -674,29 +668,25 @@ module mw_match
   assign clear_tables = clear_state == ClearStart;
 
   always_ff @(posedge clk) begin
+    if (clear || clear_busy) begin
+      if (clearing_slots) clear_slot <= clear_slot + 1'b1;
+      unique case (clear_state)
+        ClearIdle: clear_state <= ClearDrain;
+        ClearDrain: begin
+          if (&drain) clear_state <= ClearStart;
+          drain <= drain + 1'b1;
+        end
+        ClearStart: clear_state <= ClearWalk;
+        ClearWalk:
+        if (!exact_busy && !page_busy && !state_busy && !clearing_slots) clear_state <= ClearIdle;
+      endcase
+      clearing_slots <= clear_tables || (clearing_slots && !(&clear_slot));
+    end
     if (rst) begin
       clear_state <= ClearIdle;
       drain <= '0;
       clearing_slots <= 1'b0;
       clear_slot <= '0;
-    end else begin
-      unique case (clear_state)
-        ClearIdle: if (clear) clear_state <= ClearDrain;
-        ClearDrain: begin
-          drain <= drain + 1'b1;
-          if (&drain) clear_state <= ClearStart;
-        end
-        ClearStart: begin
-          clearing_slots <= 1'b1;
-          clear_state <= ClearWalk;
-        end
-        ClearWalk:
-        if (!exact_busy && !page_busy && !state_busy && !clearing_slots) clear_state <= ClearIdle;
-      endcase
-      if (clearing_slots) begin
-        clear_slot <= clear_slot + 1'b1;
-        if (&clear_slot) clearing_slots <= 1'b0;
-      end
     end
   end
 
