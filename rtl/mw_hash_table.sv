@@ -86,7 +86,7 @@ module mw_hash_table
 
   // late_*[n]: decided n cycles ago
   logic [Late:1][WAYS-1:0] late_we;
-  logic [ROWS_LOG2-1:0] late_row[1:Late];
+  logic [Late:1][ROWS_LOG2-1:0] late_row;
   row_t late_data[1:Late];
 
   logic [ROWS_LOG2-1:0] clear_row;
@@ -184,6 +184,8 @@ module mw_hash_table
   // s4: decide. The slot one cycle ahead may have written a row that was just compared.
   always_ff @(posedge clk) begin
     automatic logic [WAYS-1:0] we = '0;
+    automatic logic [ROWS_LOG2-1:0] we_row = '0;
+    automatic logic we_used = 1'b0;
     if (s4_valid) begin
       automatic logic [WAYS-1:0] ahead = '0;
       automatic logic [WAYS-1:0] used = s4_used;
@@ -219,11 +221,8 @@ module mw_hash_table
         if (replace) we = first;
         else if (inserts) we = lowest(~used);
       end
-      if (|we) begin
-        for (int w = 0; w < int'(WAYS); w++) if (we[w]) late_row[1] <= s4_row[w];
-        if (s4_host) late_data[1] <= row_t'(host_row);
-        else late_data[1] <= '{used: inserts, value: ins_value, key: s4_key};
-      end
+      for (int w = 0; w < int'(WAYS); w++) if (we[w]) we_row = s4_row[w];
+      we_used = inserts;
       out_key <= s4_key;
       out_hit <= hit && !replace;
       out_inserted <= inserts;
@@ -239,10 +238,14 @@ module mw_hash_table
       if (inserts && !MULTI) out_value <= ins_value;
     end
     if (|we || late_we != '0) begin
-      for (int n = 2; n <= int'(Late); n++) begin
-        late_row[n]  <= late_row[n-1];
-        late_data[n] <= late_data[n-1];
-      end
+      late_row <= {late_row[Late-1:1], we_row};
+      for (int n = int'(Late); n >= 2; n--) late_data[n] <= late_data[n-1];
+      if (|we)
+        late_data[1] <= s4_host ? row_t'(host_row) : '{
+            used: we_used,
+            value: ins_value,
+            key: s4_key
+        };
       late_we <= {late_we[Late-1:1], we};
     end
     if (rst) late_we <= '0;

@@ -213,7 +213,7 @@ module mw_match
     logic [7:0]       to;
   } beside_t;
   logic [Flight:1] beside_valid;
-  beside_t beside[1:Flight];
+  beside_t [Flight:1] beside;
 
   page_key_t page_key;
   logic page_valid, page_host;
@@ -223,16 +223,20 @@ module mw_match
       want_left <= want_rest;
       pages_left <= pages && !page_last;
       page_next <= page + 1'b1;
-      beside[1].packet_id <= seek.packet_id;
-      beside[1].last <= issue_last;
-      beside[1].own <= want_one[WantKind];
-      beside[1].from <= begun ? '0 : seek.first[7:0];
-      beside[1].to <= page_last ? seek.last[7:0] : '1;
       page_key.conn <= seek.conn;
       page_key.page <= page;
     end
     if (issue || beside_valid != '0) begin
-      for (int n = 2; n <= int'(Flight); n++) beside[n] <= beside[n-1];
+      automatic
+      beside_t
+      b = '{
+          packet_id: seek.packet_id,
+          last: issue_last,
+          own: want_one[WantKind],
+          from : begun ? '0 : seek.first[7:0],
+          to: page_last ? seek.last[7:0] : '1
+      };
+      beside <= {beside[Flight-1:1], b};
       beside_valid <= {beside_valid[Flight-1:1], issue};
     end
     if (issue) begun <= !issue_last;
@@ -455,8 +459,8 @@ module mw_match
       .rd_data(slot_read)
   );
 
-  logic [6:1] t_valid;
-  token_t t[1:6];
+  logic   [6:1] t_valid;
+  token_t [6:1] t;
   slot_state_t state, state_next;
   logic state_busy, state_valid;
 
@@ -516,8 +520,7 @@ module mw_match
         t4_iteration <= iteration;
       end
       if (t_valid[2]) slot <= slot_read;
-      for (int n = 6; n >= 2; n--) t[n] <= t[n-1];
-      t[1] <= t0;
+      t <= {t[5:1], t0};
       t_valid <= {t_valid[5:1], t0_valid};
     end
     if (rst) t_valid <= '0;
@@ -633,10 +636,7 @@ module mw_match
     if (t_valid[3] && t[3].host) host_slot <= slot;
     if (host_state != HostIdle || (tbl_req.valid && host_mine && !clear_busy))
       unique case (host_state)
-        HostIdle: begin
-          host <= tbl_req;
-          host_state <= HostSlot;
-        end
+        HostIdle: host_state <= HostSlot;
         HostSlot: host_state <= HostWait;
         HostWait:
         if (exact_host_done || page_host_done || (t_valid[6] && t[6].host)) begin
@@ -651,6 +651,7 @@ module mw_match
         end
         default:  host_state <= HostIdle;
       endcase
+    if (host_state == HostIdle && tbl_req.valid) host <= tbl_req;
     if (rst) host_state <= HostIdle;
   end
 

@@ -30,7 +30,7 @@ module mw_rmw_ram #(
   logic s3_follows;  // the update one cycle ahead is of the same row
 
   logic [Late:1] late_valid;  // late_*[n]: decided n cycles ago
-  logic [ROWS_LOG2-1:0] late_row[1:Late];
+  logic [Late:1][ROWS_LOG2-1:0] late_row;
   logic [WIDTH-1:0] late_data[1:Late];
 
   logic [ROWS_LOG2-1:0] clear_row;
@@ -64,14 +64,11 @@ module mw_rmw_ram #(
         if (late_valid[n] && late_row[n] == s2_row) s3_data <= late_data[n];
       end
       if (upd_valid || late_valid != '0) begin
-        for (int n = Late; n >= 2; n--) begin
-          late_row[n]  <= late_row[n-1];
-          late_data[n] <= late_data[n-1];
-        end
-        late_row[1]  <= s3_row;
+        late_row <= {late_row[Late-1:1], s3_row};
+        for (int n = Late; n >= 2; n--) late_data[n] <= late_data[n-1];
         late_data[1] <= upd_data;
+        late_valid   <= {late_valid[Late-1:1], upd_valid};
       end
-      late_valid <= {late_valid[Late-1:1], upd_valid};
       if (s2_valid) s3_row <= s2_row;
       if (s1_valid) s2_row <= s1_row;
       if (in_valid) s1_row <= in_row;

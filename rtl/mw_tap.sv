@@ -86,7 +86,10 @@ module mw_tap
   logic place_taken, place_left;
 
   assign done_bytes = in_sof ? 16'd0 : frame_length;
-  assign length = done_bytes + 16'($countones(in_keep));
+  always_comb begin
+    length = '0;
+    if (in_valid) length = done_bytes + (in_last ? 16'($countones(in_keep)) : 16'(Bytes));
+  end
   assign wanted = in_sof ? in_wanted : frame_wanted;
   assign taken = in_sof ? in_wanted && places != (QUEUE_LOG2 + 1)'(Queue) : frame_taken;
   assign place_taken = in_valid && in_sof && taken;
@@ -119,14 +122,15 @@ module mw_tap
       frame_taken  <= taken;
       frame_fits   <= fits;
     end
+    if (in_valid) begin
+      if (in_last) snap_whole <= snap_wr_next;
+      snap_wr <= snap_wr_next;
+    end
+    if (place_taken != place_left) places <= place_taken ? places + 1'b1 : places - 1'b1;
     if (rst) begin
       snap_wr <= '0;
       snap_whole <= '0;
       places <= '0;
-    end else begin
-      snap_wr <= snap_wr_next;
-      if (in_valid && in_last) snap_whole <= snap_wr_next;
-      if (place_taken != place_left) places <= place_taken ? places + 1'b1 : places - 1'b1;
     end
   end
 
@@ -239,13 +243,14 @@ module mw_tap
   always_ff @(posedge clk) if (word_load) word <= snap[snap_rd[SNAP_LOG2-1:0]];
 
   always_ff @(posedge clk) begin
+    if (word_pop) word_valid <= 1'b0;
+    if (word_load) begin
+      snap_rd <= snap_rd + 1'b1;
+      word_valid <= 1'b1;
+    end
     if (rst) begin
       snap_rd <= '0;
       word_valid <= 1'b0;
-    end else begin
-      if (word_load) snap_rd <= snap_rd + 1'b1;
-      if (word_load) word_valid <= 1'b1;
-      else if (word_pop) word_valid <= 1'b0;
     end
   end
 
@@ -268,8 +273,8 @@ module mw_tap
     assign unit = upper ? word[511:256] : word[255:0];
     assign word_pop = unit_take && (upper || unit_last);
     always_ff @(posedge clk) begin
+      if (unit_take) upper <= !upper && !unit_last;
       if (rst) upper <= 1'b0;
-      else if (unit_take) upper <= !upper && !unit_last;
     end
   end else begin : g_gather
     logic [10:0] words_left;
@@ -304,17 +309,16 @@ module mw_tap
       out_last   <= unit_last;
       units_left <= units_left - 1'b1;
     end
+    if (step) begin
+      out_valid <= queue_pop || unit_take;
+      out_first <= queue_pop;
+    end
+    if (queue_pop) in_snapshot <= head.snapshot;
+    else if (unit_take && unit_last) in_snapshot <= 1'b0;
     if (rst) begin
       out_valid   <= 1'b0;
       out_first   <= 1'b0;
       in_snapshot <= 1'b0;
-    end else begin
-      if (step) begin
-        out_valid <= queue_pop || unit_take;
-        out_first <= queue_pop;
-      end
-      if (queue_pop) in_snapshot <= head.snapshot;
-      else if (unit_take && unit_last) in_snapshot <= 1'b0;
     end
   end
 

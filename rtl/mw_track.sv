@@ -137,14 +137,13 @@ module mw_track
       p1_live <= live;
     end
     if (|take || host_slot) p1_lane <= host_slot ? host_lane : take[1];
+    p1_valid <= |take;
+    p1_host  <= host_slot;
+    if (|take) turn <= !take[1];
     if (rst) begin
       p1_valid <= 1'b0;
       p1_host <= 1'b0;
       turn <= 1'b0;
-    end else begin
-      p1_valid <= |take;
-      p1_host  <= host_slot;
-      if (|take) turn <= !take[1];
     end
   end
 
@@ -295,14 +294,15 @@ module mw_track
   );
 
   always_ff @(posedge clk) begin
-    if (p2_valid || p2_host) later[1] <= p2;
-    for (int n = 2; n <= int'(Update); n++) if (later_valid[n-1]) later[n] <= later[n-1];
+    if (p2_valid || p2_host || later_valid != '0) begin
+      for (int n = int'(Update); n >= 2; n--) later[n] <= later[n-1];
+      later[1] <= p2;
+      later_valid <= {later_valid[Update-1:1], p2_valid || p2_host};
+      later_packet <= {later_packet[Update-1:1], p2_valid};
+    end
     if (rst) begin
       later_valid  <= '0;
       later_packet <= '0;
-    end else begin
-      later_valid  <= {later_valid[Update-1:1], p2_valid || p2_host};
-      later_packet <= {later_packet[Update-1:1], p2_valid};
     end
   end
 
@@ -466,22 +466,21 @@ module mw_track
   logic [WaitLog2-1:0] wait_in, wait_out;
   always_ff @(posedge clk) if (p2_valid) waiting[wait_in] <= p2_hdr;
   always_ff @(posedge clk) begin
-    if (answer_tracked) conn_q[0] <= answer.conn;
-    conn_q[1]   <= conn_q[0];
     update_conn <= conn_q[1];
+    conn_q[1]   <= conn_q[0];
+    if (answer_tracked) conn_q[0] <= answer.conn;
     for (int l = 0; l < 2; l++)
     if (later_packet[Update] && w.lane == 1'(l)) begin
       out_hdr[l] <= waiting[wait_out];
       out_trk[l] <= trk;
     end
+    if (p2_valid) wait_in <= wait_in + 1'b1;
+    if (later_packet[Update]) wait_out <= wait_out + 1'b1;
+    out_valid <= {2{later_packet[Update]}} & {w.lane, !w.lane};
     if (rst) begin
       wait_in   <= '0;
       wait_out  <= '0;
       out_valid <= '0;
-    end else begin
-      if (p2_valid) wait_in <= wait_in + 1'b1;
-      if (later_packet[Update]) wait_out <= wait_out + 1'b1;
-      out_valid <= {2{later_packet[Update]}} & {w.lane, !w.lane};
     end
   end
 
@@ -511,10 +510,7 @@ module mw_track
       host_based[w.lane] <= state.based;
       host_base[w.lane]  <= state.next - state.highest[31:0];
     end
-    if (rst) begin
-      host_state <= HostIdle;
-      for (int i = 0; i < int'(SELECTORS); i++) selector_value[i].enable <= 1'b0;
-    end else begin
+    if (host_busy || tbl_req.valid)
       unique case (host_state)
         HostIdle:
         if (tbl_req.valid && !clear_busy)
@@ -542,6 +538,9 @@ module mw_track
         end
         default:   host_state <= HostIdle;
       endcase
+    if (rst) begin
+      host_state <= HostIdle;
+      for (int i = 0; i < int'(SELECTORS); i++) selector_value[i].enable <= 1'b0;
     end
   end
 
@@ -579,6 +578,29 @@ module mw_track
       |out_valid || host_busy || clear_busy;
 
   always_ff @(posedge clk) begin
+    if (later_packet[Answer]) begin
+      if (answer_inserted) connections <= connections + 1'b1;
+      if (later[Answer].live && later[Answer].admitted && !found && !inserted)
+        connections_lost <= connections_lost + 1'b1;
+    end
+    if (clear || clear_busy) begin
+      if (clearing_conns) clear_conn <= clear_conn + 1'b1;
+      unique case (clear_state)
+        ClearIdle: clear_state <= ClearDrain;
+        ClearDrain: begin
+          if (drain == 4'(Drain)) clear_state <= ClearStart;
+          if (!host_busy) drain <= drain + 1'b1;
+        end
+        ClearStart: begin
+          drain <= '0;
+          connections <= '0;
+          connections_lost <= '0;
+          clear_state <= ClearWalk;
+        end
+        ClearWalk: if (!flow_busy && !state_busy && !clearing_conns) clear_state <= ClearIdle;
+      endcase
+      clearing_conns <= clear_tables || (clearing_conns && !(&clear_conn));
+    end
     if (rst) begin
       clear_state <= ClearIdle;
       drain <= '0;
@@ -586,29 +608,6 @@ module mw_track
       clear_conn <= '0;
       connections <= '0;
       connections_lost <= '0;
-    end else begin
-      if (answer_inserted) connections <= connections + 1'b1;
-      if (later_packet[Answer] && later[Answer].live && later[Answer].admitted && !found && !inserted)
-        connections_lost <= connections_lost + 1'b1;
-      unique case (clear_state)
-        ClearIdle: if (clear) clear_state <= ClearDrain;
-        ClearDrain: begin
-          if (!host_busy) drain <= drain + 1'b1;
-          if (drain == 4'(Drain)) clear_state <= ClearStart;
-        end
-        ClearStart: begin
-          drain <= '0;
-          connections <= '0;
-          connections_lost <= '0;
-          clearing_conns <= 1'b1;
-          clear_state <= ClearWalk;
-        end
-        ClearWalk: if (!flow_busy && !state_busy && !clearing_conns) clear_state <= ClearIdle;
-      endcase
-      if (clearing_conns) begin
-        clear_conn <= clear_conn + 1'b1;
-        if (&clear_conn) clearing_conns <= 1'b0;
-      end
     end
   end
 endmodule
