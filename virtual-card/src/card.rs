@@ -137,8 +137,8 @@ impl VirtualCard {
                         PortConfig::TapFd(fd) => fd,
                         _ => continue,
                     };
-                    let (to, from) = unbounded();
-                    out[index] = Out::Tap(to);
+                    let (to, from) = bounded(tap::BACKLOG);
+                    out[index] = Out::Tap(to, Vec::new());
                     let events = events.clone();
                     let input = move |data| {
                         events

@@ -39,7 +39,8 @@ pub(crate) enum Event {
 pub(crate) enum Out {
     Nowhere,
     Line(Sender<Frame>),
-    Tap(Sender<Vec<u8>>),
+    /// The TAP's writer, and the frames that it has yet to be woken for.
+    Tap(Sender<Vec<u8>>, Vec<Vec<u8>>),
     /// The participant of the calendar at this port.
     Participant,
 }
@@ -84,6 +85,9 @@ const ACCESS_TIMEOUT: u32 = 1 << 12;
 /// Clocks in wall time between two looks at what came from outside, and at the host's clock.
 const CLOCKS_PER_LOOK: u64 = 16;
 const CLOCKS_PER_TIME: u64 = 4;
+/// Clocks in wall time after which a TAP's writer is woken while the core is busy: waking it
+/// for each frame would cost as much as the frame.
+const CLOCKS_PER_WAKE: u64 = 64;
 
 // Registers of midwire.rdl whose meaning the simulation has to know.
 const CONTROL: u16 = 0x80;
@@ -397,6 +401,7 @@ impl Simulation {
         if self.waiters.is_empty() {
             return;
         }
+        self.publish();
         if let Clock::Virtual(time) = &mut self.clock {
             let finished = time.calendar.finish();
             self.fail(finished);
@@ -423,6 +428,9 @@ impl Simulation {
                 self.take_events();
                 self.publish();
             }
+            if self.cycles.is_multiple_of(CLOCKS_PER_WAKE) {
+                self.wake_writers();
+            }
             if self.access.is_none() {
                 self.begin_access(false);
             }
@@ -443,11 +451,25 @@ impl Simulation {
                     self.quiescent();
                 }
                 if !timer || left > 0 {
+                    self.wake_writers();
                     self.wait(timer.then(|| Duration::from_nanos(left)));
                     continue;
                 }
             }
             self.cycle(now_ns, self.cycles * period);
+        }
+    }
+
+    fn wake_writers(&mut self) {
+        for (out, counters) in self.out.iter_mut().zip(&self.counters.ports) {
+            let Out::Tap(writer, frames) = out else {
+                continue;
+            };
+            for frame in frames.drain(..) {
+                if writer.try_send(frame).is_err() {
+                    counters.lost_out.fetch_add(1, Ordering::Relaxed);
+                }
+            }
         }
     }
 
@@ -602,7 +624,7 @@ impl Simulation {
     fn reset(&mut self, reply: &Sender<u32>) {
         self.core.reset();
         for (port, rx) in self.rx.iter_mut().enumerate() {
-            if let (true, Clock::Wall(time), Out::Tap(_)) =
+            if let (true, Clock::Wall(time), Out::Tap(..)) =
                 (rx.abort(), &self.clock, &self.out[port])
             {
                 time.waiting[port].fetch_sub(1, Ordering::Relaxed);
@@ -676,7 +698,7 @@ impl Simulation {
                 let counters = &self.counters.ports[port];
                 PortCounters::add(&counters.frames_in, 1);
                 PortCounters::add(&counters.bytes_in, beat.frame_bytes as u64);
-                if let (Clock::Wall(time), Out::Tap(_)) = (&self.clock, &self.out[port]) {
+                if let (Clock::Wall(time), Out::Tap(..)) = (&self.clock, &self.out[port]) {
                     time.waiting[port].fetch_sub(1, Ordering::Relaxed);
                 }
             }
@@ -741,19 +763,15 @@ impl Simulation {
         if let Clock::Wall(_) = self.clock {
             frame.at = now_ns * 1000;
         }
-        match &self.out[port] {
+        match &mut self.out[port] {
             Out::Nowhere => {}
             Out::Line(line) => {
                 // The other end may not care.
                 let _ = line.send(frame);
             }
             // A frame with a wrong FCS is taken by nobody.
-            Out::Tap(_) if frame.bad => {}
-            Out::Tap(tap) => {
-                if tap.send(frame.data).is_err() {
-                    PortCounters::add(&counters.lost_out, 1);
-                }
-            }
+            Out::Tap(..) if frame.bad => {}
+            Out::Tap(_, frames) => frames.push(frame.data),
             Out::Participant => {
                 if let Clock::Virtual(time) = &mut self.clock {
                     let delivered = time.calendar.deliver(port, frame, end);

@@ -39,7 +39,7 @@ pub struct Stats {
     pub wall: Duration,
 }
 
-/// Written by the simulation, and `lost_out` by a TAP's writer; read by anybody.
+/// Written by the simulation, `lost_out` by a TAP's writer as well; read by anybody.
 #[derive(Default)]
 pub(crate) struct PortCounters {
     pub frames_in: AtomicU64,

@@ -20,8 +20,9 @@ use std::thread::{self, JoinHandle};
 
 const DEVICE: &str = "/dev/net/tun";
 
-/// Frames that may wait for the core; the rest waits in the kernel.
-const BACKLOG: usize = 8192;
+/// Frames that may wait for the core, the rest waits in the kernel; and those that may wait
+/// for the TAP.
+pub(crate) const BACKLOG: usize = 8192;
 /// How long a frame is offered to a TAP that has no room, in milliseconds.
 const PATIENCE_MS: u16 = 20;
 
@@ -180,7 +181,7 @@ fn write_frame(mut tap: &File, frame: &[u8], counters: &PortCounters) {
                 }
             }
             _ => {
-                PortCounters::add(&counters.lost_out, 1);
+                counters.lost_out.fetch_add(1, Ordering::Relaxed);
                 return;
             }
         }
