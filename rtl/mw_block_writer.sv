@@ -173,8 +173,8 @@ module mw_block_writer
       unit_entry <= 10'((in_bytes + 16'd31) >> 5) + 10'd1;
       unit_near <= since[63:30] == '0 || since[63:30] == '1;
     end
+    if (in_ready) unit_valid <= in_valid;
     if (rst) unit_valid <= 1'b0;
-    else if (in_ready) unit_valid <= in_valid;
   end
 
   // ---- The open block ----
@@ -233,16 +233,15 @@ module mw_block_writer
       block_records <= (open ? block_records : '0) + 32'(accept && unit_first);
     end
     if (accept && unit_first) next_seq <= next_seq + 1'b1;
+    if (begin_block) open <= 1'b1;
+    else if (close || abandon) open <= 1'b0;
+    if (accept) mid_entry <= !unit_last;
+    else if (abandon) mid_entry <= 1'b0;
+    flush_due <= flush_passed && !close && !abandon;
     if (rst) begin
       open <= 1'b0;
       mid_entry <= 1'b0;
       flush_due <= 1'b0;
-    end else begin
-      if (begin_block) open <= 1'b1;
-      else if (close || abandon) open <= 1'b0;
-      if (accept) mid_entry <= !unit_last;
-      else if (abandon) mid_entry <= 1'b0;
-      flush_due <= flush_passed && !close && !abandon;
     end
   end
 
@@ -267,15 +266,14 @@ module mw_block_writer
   always_ff @(posedge clk) begin
     if (begin_block) burst_addr <= {next_addr, 7'(HeaderUnits)};
     else if (burst_full) burst_addr <= {burst_addr[63:9] + 1'b1, 4'd0};
+    if (burst_full || close || abandon) burst_units <= '0;
+    else if (accept) burst_units <= burst_units + 1'b1;
+    if (push_burst || push_header) issued <= issued + 1'b1;
+    if (m_axi_bvalid) answered <= answered + 1'b1;
     if (rst) begin
       burst_units <= '0;
       issued <= '0;
       answered <= '0;
-    end else begin
-      if (burst_full || close || abandon) burst_units <= '0;
-      else if (accept) burst_units <= burst_units + 1'b1;
-      if (push_burst || push_header) issued <= issued + 1'b1;
-      if (m_axi_bvalid) answered <= answered + 1'b1;
     end
   end
 
@@ -324,20 +322,22 @@ module mw_block_writer
       slot_target <= issued + 1'b1;
     end
     if (step == 3'd5) header.crc <= crc;
+    if (close) begin
+      slot_used <= 1'b1;
+      slot_ready <= 1'b0;
+      slot_sent <= 1'b0;
+      step <= 3'd1;
+    end else if (slot_used) begin
+      if (announce || (state == Failed && !open)) slot_used <= 1'b0;
+      if (step == 3'd5) slot_ready <= 1'b1;
+      if (push_header) slot_sent <= 1'b1;
+      if (step != 0) step <= step == 3'd5 ? 3'd0 : step + 1'b1;
+    end
     if (rst) begin
       step <= '0;
       slot_used <= 1'b0;
       slot_ready <= 1'b0;
       slot_sent <= 1'b0;
-    end else begin
-      if (close) step <= 3'd1;
-      else if (step != 0) step <= step == 3'd5 ? 3'd0 : step + 1'b1;
-      if (close) slot_used <= 1'b1;
-      else if (announce || (state == Failed && !open)) slot_used <= 1'b0;
-      if (close) slot_ready <= 1'b0;
-      else if (step == 3'd5) slot_ready <= 1'b1;
-      if (close) slot_sent <= 1'b0;
-      else if (push_header) slot_sent <= 1'b1;
     end
   end
 
@@ -474,12 +474,11 @@ module mw_block_writer
       m_axi_wdata <= beats_header ? header_units[beat[1:0]] : data;
       m_axi_wlast <= w_last;
     end
+    if (w_step) m_axi_wvalid <= w_take;
+    if (w_take) beat <= w_last ? '0 : beat + 1'b1;
     if (rst) begin
       m_axi_wvalid <= 1'b0;
       beat <= '0;
-    end else begin
-      if (w_step) m_axi_wvalid <= w_take;
-      if (w_take) beat <= w_last ? '0 : beat + 1'b1;
     end
   end
 endmodule

@@ -135,10 +135,37 @@ module mw_core
   logic [3:0][ 31:0] src_time_hi;
   logic mux_valid, mux_ready, mux_first, mux_last;
   logic [255:0] mux_data;
-  logic [31:0] mux_time_hi;
+  logic [ 31:0] mux_time_hi;
 
   // totals of a capture, for the block headers
+  typedef struct packed {
+    logic rx;
+    logic tx;
+    logic rx_lost;
+    logic dropped;
+    logic lost_ingress;
+    logic lost_egress;
+    logic [1:0] lost_snapshots;
+  } capture_event_t;
+  capture_event_t  capture_event[2];
   block_counters_t totals;
+  always_ff @(posedge clk) begin
+    if (capture_event[0] != '0 || capture_event[1] != '0) begin
+      automatic block_counters_t next = totals;
+      for (int l = 0; l < 2; l++) begin
+        next.rx_frames[l] = totals.rx_frames[l] + 64'(capture_event[l].rx);
+        next.tx_frames[l] = totals.tx_frames[l] + 64'(capture_event[l].tx);
+        next.rx_lost[l] = totals.rx_lost[l] + 32'(capture_event[l].rx_lost);
+        next.dropped[l] = totals.dropped[l] + 32'(capture_event[l].dropped);
+        next.lost_ingress[l] = totals.lost_ingress[l] + 32'(capture_event[l].lost_ingress);
+        next.lost_egress[l] = totals.lost_egress[l] + 32'(capture_event[l].lost_egress);
+        next.lost_snapshots[l] = totals.lost_snapshots[l] + 32'(capture_event[l].lost_snapshots);
+      end
+      totals <= next;
+    end
+    if (rst || capture_begin) totals <= '0;
+  end
+
   logic [1:0] at_rest;  // no captured frame of the lane is on its way
 
   for (genvar l = 0; l < 2; l++) begin : g_lane
@@ -379,27 +406,15 @@ module mw_core
     end
     assign at_rest[l] = in_path == '0 && in_tap == '0;
 
-    always_ff @(posedge clk) begin
-      if (rst || capture_begin) begin
-        totals.rx_frames[l] <= '0;
-        totals.tx_frames[l] <= '0;
-        totals.rx_lost[l] <= '0;
-        totals.dropped[l] <= '0;
-        totals.lost_ingress[l] <= '0;
-        totals.lost_egress[l] <= '0;
-        totals.lost_snapshots[l] <= '0;
-      end else begin
-        if (cnt_captured) totals.rx_frames[l] <= totals.rx_frames[l] + 1'b1;
-        if (cnt_captured_tx) totals.tx_frames[l] <= totals.tx_frames[l] + 1'b1;
-        if (cnt_captured_lost) totals.rx_lost[l] <= totals.rx_lost[l] + 1'b1;
-        if (cnt_captured_dropped) totals.dropped[l] <= totals.dropped[l] + 1'b1;
-        if (cnt_record_lost[0]) totals.lost_ingress[l] <= totals.lost_ingress[l] + 1'b1;
-        if (cnt_record_lost[1]) totals.lost_egress[l] <= totals.lost_egress[l] + 1'b1;
-        if (|cnt_snapshot_lost)
-          totals.lost_snapshots[l] <= totals.lost_snapshots[l] + 32'(cnt_snapshot_lost[0]) +
-              32'(cnt_snapshot_lost[1]);
-      end
-    end
+    assign capture_event[l] = '{
+            rx: cnt_captured,
+            tx: cnt_captured_tx,
+            rx_lost: cnt_captured_lost,
+            dropped: cnt_captured_dropped,
+            lost_ingress: cnt_record_lost[0],
+            lost_egress: cnt_record_lost[1],
+            lost_snapshots: 2'(cnt_snapshot_lost[0]) + 2'(cnt_snapshot_lost[1])
+        };
 
     // Counters of the register map: port l receives what lane l carries to port 1 - l.
     localparam int unsigned Rx = 8 * l;
