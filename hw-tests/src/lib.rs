@@ -4,9 +4,16 @@
 //!
 //! - [`InProcess`] lets the driver reach a virtual card in the same process.
 //! - [`Rig`] runs frames through a card in virtual time and brings back all that came of it.
+//! - [`Model`] is what the documents say, and [`check`] holds a run against it.
+//! - [`traffic`] makes random frames and events.
 
 mod backend;
+mod check;
+mod model;
 mod rig;
+pub mod traffic;
 
 pub use backend::InProcess;
+pub use check::check;
+pub use model::{Arrival, Expected, Model, arrivals};
 pub use rig::{Delivered, Outcome, Rig, Sent, Settings};

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the card must do with each frame, written from docs/formats.md, docs/card.md and
+//! docs/tables.md: which events hit, what leaves, and every field of its records.
+//!
+//! Headers are read and packets are named by midwire-trace, which does both in software and
+//! independently of the core.
+
+use crate::rig::Sent;
+use midwire_driver::{
+    Action, Corrupt, CorruptBase, IpVersion, Kind, Lane, Loaded, Nanos, Position, Prefix, Program,
+    Selector, Transport,
+};
+use midwire_trace::identity::{Identifier, Place};
+use midwire_trace::packet::{Transport as Headers, opcode};
+use midwire_trace::{Actions, Flags, Packet, Record, Tap};
+use midwire_virtual_card::{Picoseconds, Width, after_start};
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// The shortest frame that leaves, and the longest.
+const MIN_FRAME: usize = 60;
+const MAX_FRAME: usize = 10240;
+/// Bytes of a CNP behind its BTH, which are reserved and no payload (InfiniBand specification,
+/// annex A17.9.3).
+const CNP_RESERVED: usize = 16;
+/// Bytes of a frame that the card waits for at the most before it reads the headers.
+const HEAD: usize = 128;
+
+/// What must come of a frame.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    /// Its ingress record.
+    pub ingress: Record,
+    /// Its egress record but for the time.
+    pub egress: Option<Record>,
+    /// What leaves, unless it is dropped.
+    pub leaves: Option<Vec<u8>>,
+    /// What leaves has a wrong FCS.
+    pub bad: bool,
+    /// How long it is held back.
+    pub delay: Option<Nanos>,
+}
+
+/// When frames are on the line, and what time the card has then.
+#[derive(Clone, Copy)]
+pub struct Arrival {
+    /// The preamble begins, picoseconds from the start of all input.
+    pub begins: Picoseconds,
+    /// The frame has come in as far as the card waits for before it reads the headers.
+    pub head: Picoseconds,
+    /// Card time of the first beat.
+    pub stamp: Nanos,
+}
+
+/// Arrivals of frames that are sent in this order, each on its lane's line as soon as that is
+/// free (IEEE 802.3: 8 bytes of preamble, 4 of FCS, 12 of gap).
+pub fn arrivals(width: Width, frames: &[Sent]) -> Vec<Arrival> {
+    let byte = width.byte_ps();
+    let clock = width.clock_ps();
+    // Per lane: when the line is free, and the clock of the last beat so far.
+    let mut lanes = [(0, 0); 2];
+    frames
+        .iter()
+        .map(|frame| {
+            let (free, last) = &mut lanes[frame.lane.index()];
+            let begins = (*free).max(after_start(frame.at) - after_start(0));
+            let len = frame.data.len() as u64;
+            *free = begins + (8 + len + 4 + 12) * byte;
+            let due = |bytes: u64| (after_start(0) + begins + (8 + bytes) * byte).div_ceil(clock);
+            let beat = width.bytes() as u64;
+            let first = due(len.min(beat)).max(*last + 1);
+            // A beat a clock at the most.
+            *last =
+                (1..len.div_ceil(beat)).fold(first, |c, n| due(len.min((n + 1) * beat)).max(c + 1));
+            let stamp = Nanos(first * clock / 1000);
+            let head = begins + (8 + len.min(HEAD as u64)) * byte;
+            Arrival {
+                begins,
+                head,
+                stamp,
+            }
+        })
+        .collect()
+}
+
+/// The twin of a card's tables and what they have counted.
+pub struct Model {
+    program: Program,
+    loaded: Loaded,
+    identifier: Identifier,
+    /// Packets that hit each position's slot.
+    seen: Vec<u32>,
+    /// Packets for which one of its clauses was carried out.
+    fired: Vec<u32>,
+    /// The first byte of the segment that a position names, which it is followed by.
+    begins: HashMap<usize, i64>,
+    next_id: [u32; 2],
+    snapshots: bool,
+}
+
+/// A slot that a packet hits: in which step of the look-up, and which position of the program.
+type Hit = (usize, usize);
+
+impl Model {
+    /// A card with a program, as it was loaded.
+    pub fn new(program: &Program, loaded: &Loaded, snapshots: bool) -> Self {
+        let selectors = program.selectors.clone();
+        let admits =
+            move |lane, packet: &Packet<'_>| selectors.iter().any(|s| admits(s, lane, packet));
+        Self {
+            program: program.clone(),
+            loaded: loaded.clone(),
+            identifier: Identifier::admitting(admits),
+            seen: vec![0; program.positions.len()],
+            fired: vec![0; program.positions.len()],
+            begins: HashMap::new(),
+            next_id: [0; 2],
+            snapshots,
+        }
+    }
+
+    /// Packets that hit a position of the program, and those of them that had a clause.
+    pub fn counts(&self, position: usize) -> (u32, u32) {
+        (self.seen[position], self.fired[position])
+    }
+
+    /// What must come of the next frame. Where the documents leave a choice it goes with
+    /// `seen`, the frame's ingress record: which one of several bytes in one page is first, and
+    /// whether a lie about where the frame ends shows before its end.
+    pub fn frame(&mut self, frame: &Sent, stamp: Nanos, seen: &Record) -> Expected {
+        let truncated = frame.data.len() > MAX_FRAME;
+        let data = &frame.data[..frame.data.len().min(MAX_FRAME)];
+        let mut packet = Packet::parse(data);
+        if !seen.flags.contains(Flags::MALFORMED) && data.len() > HEAD / 2 {
+            // The headers are read before the frame has ended.
+            packet = Packet::parse_snapshot(data, 1 << 17);
+        }
+        let id = &mut self.next_id[frame.lane.index()];
+        let packet_id = *id;
+        *id = id.wrapping_add(1);
+        let mut ingress = describe(&packet);
+        ingress.time = stamp;
+        ingress.lane = frame.lane;
+        ingress.length = data.len() as u16;
+        ingress.packet_id = packet_id;
+        for (set, flag) in [
+            (frame.bad || truncated, Flags::ERROR),
+            (truncated, Flags::TRUNCATED),
+            (self.snapshots, Flags::SNAPSHOT),
+        ] {
+            if set {
+                ingress.flags = ingress.flags | flag;
+            }
+        }
+        let hits = self.identify(&packet, frame.lane, &mut ingress, seen.slot);
+        let (action, fired) = self.count(&hits, &mut ingress);
+        let mut expected = Expected {
+            ingress,
+            egress: None,
+            leaves: None,
+            bad: frame.bad || truncated,
+            delay: None,
+        };
+        if action.drop {
+            return expected;
+        }
+        let mut leaves = data.to_vec();
+        let done = carry_out(&action, &packet, &mut leaves);
+        leaves.resize(leaves.len().max(MIN_FRAME), 0);
+        expected.delay = action.delay;
+        expected.egress = fired.then(|| Record {
+            tap: Tap::Egress,
+            length: leaves.len() as u16,
+            actions: done,
+            ..expected.ingress
+        });
+        expected.leaves = Some(leaves);
+        expected
+    }
+
+    /// Names the packet and finds what hits it, in the order of the look-ups.
+    fn identify(
+        &mut self,
+        packet: &Packet<'_>,
+        lane: Lane,
+        record: &mut Record,
+        first: Option<u32>,
+    ) -> Vec<Hit> {
+        let Some(identity) = self.identifier.packet(lane, packet) else {
+            return Vec::new();
+        };
+        record.connection = Some(identity.connection as u16);
+        record.kind = identity.kind;
+        if identity.below {
+            record.flags = record.flags | Flags::BELOW;
+        }
+        // The n-th step looks up the n-th of these kinds, and the n-th page that is covered.
+        const EXACT: usize = 0;
+        const PAGE: usize = 1;
+        let kinds = [identity.kind, Kind::Any, Kind::Fin];
+        let step = |kind| 2 * kinds.iter().position(|k| *k == kind).unwrap_or_default() + EXACT;
+        let page = |byte: i64| {
+            let from = identity.byte.unwrap_or_default() >> 8;
+            2 * ((byte >> 8) - from) as usize + PAGE
+        };
+        let tcp_data = identity.kind == Kind::Data && identity.byte.is_some();
+        let new = identity.new && tcp_data;
+        // The place of new data is the last of its kind.
+        let number = identity
+            .places
+            .iter()
+            .rev()
+            .find(|place| place.kind == Kind::Data);
+        let number = number.filter(|_| new).map(|place| place.position);
+        let mut hits = Vec::new();
+        for (index, events) in self.program.positions.iter().enumerate() {
+            if events.lane != lane || u32::from(events.connection) != identity.connection {
+                continue;
+            }
+            let is =
+                |p: &Place, kind, position| p.kind == kind && p.position == i64::from(position);
+            let has = |kind, n| identity.places.iter().any(|p| is(p, kind, n));
+            let at = match events.at {
+                // It stays with the first byte of the segment.
+                Position::Nth {
+                    kind: Kind::Data,
+                    n,
+                } if tcp_data => {
+                    let begins = identity.byte.unwrap_or_default();
+                    has(Kind::Data, n).then(|| match number == Some(i64::from(n)) {
+                        true => {
+                            self.begins.insert(index, begins);
+                            step(Kind::Data)
+                        }
+                        false => page(self.begins[&index]),
+                    })
+                }
+                Position::Nth { kind, n } => has(kind, n).then(|| step(kind)),
+                Position::Byte(byte) => identity.covers(byte as i64).then(|| page(byte as i64)),
+                // A position of data or of a read request by its number, whatever the transport.
+                Position::Psn(n) if tcp_data => {
+                    (number == Some(i64::from(n))).then(|| step(Kind::Data))
+                }
+                Position::Psn(n) => [Kind::Data, Kind::ReadRequest]
+                    .into_iter()
+                    .find(|kind| has(*kind, n))
+                    .map(step),
+            };
+            hits.extend(at.map(|at| (at, index)));
+        }
+        let slot = |hit: &Hit| Some(self.loaded.slots[hit.1].slot);
+        // Of hits in the same page any may come first.
+        hits.sort_by_key(|hit| (hit.0, slot(hit) != first));
+        hits
+    }
+
+    /// Counts at the slots; what is to be done, and whether a clause says so.
+    fn count(&mut self, hits: &[Hit], record: &mut Record) -> (Action, bool) {
+        let mut joined = Action::default();
+        let mut shown = None;
+        let mut fired = false;
+        for &(_, index) in hits {
+            self.seen[index] += 1;
+            let iteration = self.seen[index].min(255) as u8;
+            let events = &self.program.positions[index];
+            let clause = events
+                .clauses
+                .iter()
+                .find(|c| c.first <= iteration && iteration <= c.last.unwrap_or(255));
+            let slot = self.loaded.slots[index].slot;
+            if shown.is_none() || (clause.is_some() && !fired) {
+                shown = Some((slot, iteration));
+            }
+            if let Some(clause) = clause {
+                self.fired[index] += 1;
+                fired = true;
+                joined.drop |= clause.action.drop;
+                joined.ecn |= clause.action.ecn;
+                joined.delay = joined.delay.max(clause.action.delay);
+                joined.corrupt = joined.corrupt.or(clause.action.corrupt);
+            }
+        }
+        if let Some((slot, iteration)) = shown {
+            record.slot = Some(slot);
+            record.iteration = iteration;
+        }
+        if hits.len() > 1 {
+            record.flags = record.flags | Flags::MULTI;
+        }
+        for (asked, bit) in [
+            (joined.drop, Actions::DROP),
+            (joined.ecn, Actions::ECN),
+            (joined.corrupt.is_some(), Actions::CORRUPT),
+            (joined.delay.is_some(), Actions::DELAY),
+        ] {
+            if asked {
+                record.actions = record.actions | bit;
+            }
+        }
+        (joined, fired)
+    }
+}
+
+/// What a record says of a packet by itself.
+fn describe(packet: &Packet<'_>) -> Record {
+    let mut record = Record {
+        proto: packet.proto(),
+        ..Record::default()
+    };
+    if packet.net.is_some_and(|net| net.src.is_ipv6()) {
+        record.flags = record.flags | Flags::IP6;
+    }
+    if packet.malformed.is_some() {
+        record.flags = record.flags | Flags::MALFORMED;
+        return record;
+    }
+    match &packet.transport {
+        Headers::None => {}
+        Headers::Udp(_) => record.payload_len = packet.payload_len as u16,
+        Headers::Tcp(tcp) => {
+            record.payload_len = packet.payload_len as u16;
+            record.f0 = tcp.seq;
+            record.f1 = tcp.ack;
+            record.f2 = tcp.window;
+            record.tcp_flags = tcp.flags;
+        }
+        Headers::Roce(_, roce) => {
+            let bth = &roce.bth;
+            record.payload_len = (packet.payload_len - reserved(packet)) as u16;
+            record.f0 = u32::from(bth.opcode) << 24 | bth.psn;
+            record.f1 = roce.aeth.map_or(0, |a| u32::from(a.syndrome) << 24 | a.msn);
+            let low = bth.byte4 & 0xc0 | u8::from(bth.ack_req) << 5;
+            record.f2 = u16::from_be_bytes([bth.byte1, low]);
+        }
+    }
+    record
+}
+
+/// Bytes that stand before the payload and are part of no header.
+fn reserved(packet: &Packet<'_>) -> usize {
+    match packet.roce() {
+        Some(roce) if roce.bth.opcode == opcode::CNP => CNP_RESERVED,
+        _ => 0,
+    }
+}
+
+/// Changes the bytes of a frame; what was done.
+fn carry_out(action: &Action, packet: &Packet<'_>, frame: &mut [u8]) -> Actions {
+    let mut done = Actions(0);
+    let ip = packet.l3_offset;
+    if action.ecn
+        && let Some(net) = packet.net
+    {
+        if net.src.is_ipv6() {
+            frame[ip + 1] |= 0x30; // the low two bits of the traffic class
+        } else {
+            let word = |frame: &[u8], at| u16::from_be_bytes([frame[at], frame[at + 1]]);
+            let before = word(frame, ip);
+            frame[ip + 1] |= 3;
+            // RFC 1624, equation 3: HC' = ~(~HC + ~m + m')
+            let terms = [!word(frame, ip + 10), !before, word(frame, ip)];
+            let sum: u32 = terms.into_iter().map(u32::from).sum();
+            let sum = (sum & 0xffff) + (sum >> 16);
+            let sum = (sum & 0xffff) + (sum >> 16);
+            frame[ip + 10..ip + 12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+        }
+        done = done | Actions::ECN;
+    }
+    if let Some(Corrupt { base, offset, mask }) = action.corrupt {
+        let base = match base {
+            CorruptBase::Frame => 0,
+            CorruptBase::Ip => ip,
+            CorruptBase::Transport => packet.l4_offset,
+            CorruptBase::Payload => packet.payload_offset + reserved(packet),
+        };
+        if let Some(byte) = frame.get_mut(base + usize::from(offset)) {
+            *byte ^= mask;
+            done = done | Actions::CORRUPT;
+        }
+    }
+    if action.delay.is_some() {
+        done = done | Actions::DELAY;
+    }
+    done
+}
+
+fn admits(selector: &Selector, lane: Lane, packet: &Packet<'_>) -> bool {
+    let Some(net) = packet.net else { return false };
+    let (transport, source_port, destination) = match &packet.transport {
+        Headers::Tcp(tcp) => (Transport::Tcp, tcp.src_port, u32::from(tcp.dst_port)),
+        Headers::Roce(udp, roce) => (Transport::Roce, udp.src_port, roce.bth.dest_qp),
+        _ => return false,
+    };
+    selector.transport == transport
+        && selector.lane.is_none_or(|l| l == lane)
+        && selector.ip.is_none_or(|ip| ip == IpVersion::of(net.src))
+        && selector.source.is_none_or(|prefix| holds(prefix, net.src))
+        && selector
+            .destination
+            .is_none_or(|prefix| holds(prefix, net.dst))
+        && selector.source_port.is_none_or(|port| port == source_port)
+        && selector
+            .destination_port
+            .is_none_or(|port| port == destination)
+}
+
+fn holds(prefix: Prefix, address: IpAddr) -> bool {
+    let (a, b, width) = match (prefix.address, address) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (u32::from(a).into(), u32::from(b).into(), 32),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (u128::from(a), u128::from(b), 128),
+        _ => return false,
+    };
+    (a ^ b)
+        .checked_shr(width - u32::from(prefix.length))
+        .unwrap_or(0)
+        == 0
+}

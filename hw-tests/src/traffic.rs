@@ -1,0 +1,569 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Random traffic and random events for it, the same for the same seed.
+
+use crate::rig::Sent;
+use midwire_driver::{
+    Action, Clause, Corrupt, CorruptBase, IpVersion, Kind, Lane, Nanos, Position, PositionEvents,
+    Program, Selector, Transport,
+};
+use midwire_trace::Packet;
+use midwire_trace::build::{Path, TcpSegment, aeth, reth, roce, tcp, udp};
+use midwire_trace::packet::tcp_flags::{ACK, CWR, ECE, FIN, PSH, RST, SYN, URG};
+use midwire_trace::packet::{Aeth, Bth, Reth, opcode};
+use midwire_virtual_card::Width;
+
+/// Numbers without a pattern (splitmix64).
+pub struct Random(u64);
+
+impl Random {
+    /// A sequence of its own for each seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    }
+
+    /// Below `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// One time in `n`.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of a list.
+    pub fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len() as u64) as usize]
+    }
+}
+
+/// A lane and the way on it.
+#[derive(Clone)]
+struct Way {
+    lane: Lane,
+    path: Path,
+}
+
+impl Way {
+    fn random(random: &mut Random, n: u16) -> Self {
+        let lane = random.one_of(&[Lane::AtoB, Lane::BtoA]);
+        let mut path = match random.one_in(2) {
+            true => Path::ipv4(10_000 + n, 5001),
+            false => Path::ipv6(10_000 + n, 5001),
+        };
+        if random.one_in(2) {
+            path = path.reversed();
+        }
+        for _ in 0..random.below(3) {
+            path.vlan.push(random.below(4096) as u16);
+        }
+        if path.src.is_ipv4() && random.one_in(3) {
+            path.ip_options = vec![1; 4 * (1 + random.below(10) as usize)];
+        }
+        Self { lane, path }
+    }
+
+    fn back(&self) -> Self {
+        let lane = if self.lane == Lane::AtoB {
+            Lane::BtoA
+        } else {
+            Lane::AtoB
+        };
+        Self {
+            lane,
+            path: self.path.reversed(),
+        }
+    }
+}
+
+struct TcpFlow {
+    /// Of the one that opens it, and of the other.
+    ways: [Way; 2],
+    /// Sequence number of the SYN.
+    isn: [u32; 2],
+    /// Bytes sent by each.
+    sent: [u32; 2],
+    opened: u32,
+}
+
+impl TcpFlow {
+    fn new(random: &mut Random, n: u16) -> Self {
+        let way = Way::random(random, n);
+        let ways = [way.back(), way];
+        // Half of them wrap soon.
+        let isn = [0, 1].map(|_| match random.one_in(2) {
+            true => (random.below(20_000) as u32).wrapping_neg(),
+            false => random.next() as u32,
+        });
+        Self {
+            ways,
+            isn,
+            sent: [0; 2],
+            opened: 0,
+        }
+    }
+
+    fn next(&mut self, random: &mut Random) -> (Way, Vec<u8>) {
+        let side = match self.opened {
+            0 => 0,
+            1 => 1,
+            _ => random.below(2) as usize,
+        };
+        let way = self.ways[side].clone();
+        let base = self.isn[side].wrapping_add(1);
+        let sent = self.sent[side];
+        let mut segment = TcpSegment {
+            seq: base.wrapping_add(sent),
+            ack: self.isn[1 - side]
+                .wrapping_add(1)
+                .wrapping_add(self.sent[1 - side]),
+            flags: ACK | random.one_of(&[0, 0, PSH, URG, ECE, CWR]),
+            window: random.next() as u16,
+            options: vec![1; random.below(11) as usize * 4],
+        };
+        let mut path = way.path.clone();
+        path.traffic_class = random.next() as u8;
+        self.opened += 1;
+        if self.opened <= 2 || random.one_in(60) {
+            // The first two open it; later ones are retransmissions.
+            segment.seq = self.isn[side];
+            segment.flags = if side == 0 {
+                SYN | random.one_of(&[0, ECE | CWR])
+            } else {
+                SYN | ACK
+            };
+            if side == 0 {
+                segment.ack = 0;
+            }
+            return (way, tcp(&path, &segment, b""));
+        }
+        let len = match random.below(4) {
+            0 => 1 + random.below(20),
+            1 => 1 + random.below(300),
+            _ => 1 + random.below(1400),
+        } as u32;
+        let (from, len) = match random.below(12) {
+            0..=4 => (sent, len),
+            // Behind a gap.
+            5 => (sent + random.below(3000) as u32, len),
+            // Something of what was sent, cut anew.
+            6..=8 if sent > 0 => {
+                let from = random.below(u64::from(sent)) as u32;
+                (from, len)
+            }
+            // The end of what was sent, and something new.
+            9 if sent > 0 => (
+                sent - 1 - random.below(u64::from(sent.min(200))) as u32,
+                200 + len,
+            ),
+            10 if random.one_in(6) => {
+                segment.flags |= random.one_of(&[FIN, RST, FIN | PSH]);
+                (sent, 0)
+            }
+            _ => (sent, 0),
+        };
+        if len > 0 && random.one_in(30) {
+            segment.flags |= FIN;
+        }
+        segment.seq = base.wrapping_add(from);
+        self.sent[side] = sent.max(from + len);
+        let fill = random.next() as u8;
+        (way, tcp(&path, &segment, &vec![fill; len as usize]))
+    }
+}
+
+struct RoceFlow {
+    way: Way,
+    queue_pair: u32,
+    first_psn: u32,
+    /// PSNs sent.
+    sent: u32,
+}
+
+impl RoceFlow {
+    fn new(random: &mut Random, n: u16) -> Self {
+        let first_psn = match random.one_in(2) {
+            true => 0xff_ffff - random.below(30) as u32,
+            false => random.below(1 << 24) as u32,
+        };
+        let queue_pair = random.below(1 << 16) as u32 * 64 + u32::from(n);
+        Self {
+            way: Way::random(random, n),
+            queue_pair,
+            first_psn,
+            sent: 0,
+        }
+    }
+
+    fn next(&mut self, random: &mut Random) -> (Way, Vec<u8>) {
+        let psn = match random.below(8) {
+            0 | 1 if self.sent > 0 => random.below(u64::from(self.sent)) as u32,
+            2 => self.sent + random.below(4) as u32,
+            _ => self.sent,
+        };
+        let mut bth = Bth {
+            opcode: 0,
+            byte1: random.one_of(&[0, 0x40, 0x80]),
+            pkey: 0xffff,
+            byte4: random.one_of(&[0, 0, 0x80, 0x40]),
+            dest_qp: self.queue_pair,
+            ack_req: random.one_in(2),
+            psn: self.first_psn.wrapping_add(psn) & 0xff_ffff,
+        };
+        let len = random.below(1100) as usize;
+        let mut taken = true;
+        let (code, extension, payload) = match random.below(12) {
+            0..=2 => (
+                random.one_of(&[opcode::SEND_FIRST, opcode::SEND_MIDDLE, opcode::SEND_ONLY]),
+                vec![],
+                len,
+            ),
+            3 | 4 => {
+                let reth = reth(Reth {
+                    va: random.next(),
+                    rkey: 1,
+                    dma_len: 4096,
+                });
+                (
+                    random.one_of(&[opcode::WRITE_FIRST, opcode::WRITE_ONLY]),
+                    reth,
+                    len,
+                )
+            }
+            5 => {
+                let reth = reth(Reth {
+                    va: random.next(),
+                    rkey: 1,
+                    dma_len: 4096,
+                });
+                (opcode::READ_REQUEST, reth, 0)
+            }
+            6 => {
+                let aeth = aeth(Aeth {
+                    syndrome: 0x1f,
+                    msn: psn,
+                });
+                (
+                    random.one_of(&[opcode::READ_RESPONSE_FIRST, opcode::READ_RESPONSE_ONLY]),
+                    aeth,
+                    len,
+                )
+            }
+            7 | 8 => {
+                taken = false;
+                let syndrome = random.one_of(&[0, 0x1f]);
+                (
+                    opcode::ACK,
+                    aeth(Aeth {
+                        syndrome,
+                        msn: random.below(1 << 24) as u32,
+                    }),
+                    0,
+                )
+            }
+            9 => {
+                taken = false;
+                let syndrome = random.one_of(&[0x60, 0x20, 0x61]);
+                (opcode::ACK, aeth(Aeth { syndrome, msn: 7 }), 0)
+            }
+            10 => {
+                taken = false;
+                (opcode::CNP, vec![0; 16], 0)
+            }
+            _ => (opcode::WRITE_MIDDLE, vec![], len),
+        };
+        bth.opcode = code;
+        if taken {
+            self.sent = self.sent.max(psn + 1);
+        }
+        let mut path = self.way.path.clone();
+        path.traffic_class = random.next() as u8;
+        let payload = vec![random.next() as u8; payload];
+        (self.way.clone(), roce(&path, &bth, &extension, &payload))
+    }
+}
+
+/// Makes traffic.
+pub struct Traffic {
+    random: Random,
+    tcp: Vec<TcpFlow>,
+    roce: Vec<RoceFlow>,
+}
+
+/// Connections that random traffic opens.
+const FLOWS: u16 = 12;
+
+impl Traffic {
+    /// Of a seed.
+    pub fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let tcp = (0..FLOWS).map(|n| TcpFlow::new(&mut random, n)).collect();
+        let roce = (0..FLOWS).map(|n| RoceFlow::new(&mut random, n)).collect();
+        Self { random, tcp, roce }
+    }
+
+    /// `n` frames on both lanes, at a load that leaves gaps.
+    pub fn frames(&mut self, width: Width, n: usize) -> Vec<Sent> {
+        let mut at = 0;
+        let mut frames = Vec::with_capacity(n);
+        for serial in 0..n {
+            let (lane, mut data) = self.frame();
+            // No two frames are alike.
+            if let Some(source) = data.get_mut(8..12) {
+                source.copy_from_slice(&(serial as u32).to_be_bytes());
+            }
+            let bad = self.random.one_in(50);
+            let line = (data.len() as u64 + 24) * width.byte_ps() / 1000;
+            // Mostly as fast as a lane can, at times with a pause.
+            at += match self.random.below(8) {
+                0 => 3 * line + self.random.below(2000),
+                _ => line + 32 * width.clock_ps() / 1000,
+            };
+            frames.push(Sent {
+                lane,
+                at,
+                data,
+                bad,
+            });
+        }
+        frames
+    }
+
+    fn frame(&mut self) -> (Lane, Vec<u8>) {
+        let random = &mut self.random;
+        let flow = random.below(u64::from(FLOWS)) as usize;
+        let kind = random.below(24);
+        let (way, mut frame) = match kind {
+            0..=12 => self.tcp[flow].next(random),
+            13..=20 => self.roce[flow].next(random),
+            21 => (Way::random(random, 77), Vec::new()),
+            _ => {
+                // Lies and cuts, of a packet that no flow has sent.
+                let way = Way::random(random, 99);
+                let frame = match random.below(3) {
+                    0 => {
+                        let bth = Bth {
+                            opcode: random.below(0x15) as u8,
+                            byte1: 0,
+                            pkey: 0,
+                            byte4: 0,
+                            dest_qp: 0x99_9999,
+                            ack_req: false,
+                            psn: 0,
+                        };
+                        roce(&way.path, &bth, &[], &[1; 20])
+                    }
+                    1 => udp(&way.path, &vec![2; random.below(200) as usize]),
+                    _ => tcp(
+                        &way.path,
+                        &TcpSegment {
+                            flags: ACK,
+                            ..TcpSegment::default()
+                        },
+                        &[3; 40],
+                    ),
+                };
+                return (way.lane, broken(random, &frame));
+            }
+        };
+        if kind == 21 {
+            frame = other(random, &way);
+        }
+        (way.lane, frame)
+    }
+}
+
+/// A frame of no transport that is followed.
+fn other(random: &mut Random, way: &Way) -> Vec<u8> {
+    let raw = |kind: u16, len: usize, fill: u8| {
+        let mut frame = vec![fill; len.max(14)];
+        frame[12..14].copy_from_slice(&kind.to_be_bytes());
+        frame
+    };
+    match random.below(6) {
+        0 => raw(0x0806, 42, 1), // ARP
+        1 => raw(0x88b5, 14 + random.below(1500) as usize, 7),
+        2 => raw(0x05dc, 60, 9), // a length instead of a type
+        3 => udp(&way.path, &vec![5; random.below(1400) as usize]),
+        // Runts; two bytes behind what makes them unlike.
+        4 => vec![0xaa; 14 + random.below(46) as usize],
+        _ => vec![0x55; 9000 + random.below(3000) as usize],
+    }
+}
+
+/// Breaks a packet somewhere in its headers.
+fn mangle(random: &mut Random, mut frame: Vec<u8>) -> Vec<u8> {
+    if random.one_in(4) {
+        frame.truncate(12 + random.below(60) as usize);
+        return frame;
+    }
+    let headers = frame.len().min(70) as u64 - 14;
+    for _ in 0..=random.below(2) {
+        let at = 14 + random.below(headers) as usize;
+        frame[at] = random.next() as u8;
+    }
+    frame
+}
+
+/// A broken packet that the documents leave no doubt about: no IPv6 extension header, no opcode that nobody has defined.
+fn broken(random: &mut Random, frame: &[u8]) -> Vec<u8> {
+    loop {
+        let frame = mangle(random, frame.to_vec());
+        let packet = Packet::parse_snapshot(&frame, 1 << 17);
+        let extended = packet.net.is_some_and(|net| net.src.is_ipv6())
+            && packet.l4_offset != packet.l3_offset + 40;
+        let opcode = packet.roce().map_or(0, |roce| roce.bth.opcode);
+        if !extended && (opcode < 0x15 || opcode == opcode::CNP) {
+            return frame;
+        }
+    }
+}
+
+/// Random events for random traffic.
+pub fn program(seed: u64, events: usize) -> Program {
+    let mut random = Random::new(seed ^ 0xe4e5);
+    let mut all = Selector::any(Transport::Tcp);
+    all.ip = Some(IpVersion::V4);
+    let mut v6 = all.clone();
+    v6.ip = Some(IpVersion::V6);
+    let selectors = vec![all, v6, Selector::any(Transport::Roce)];
+    let mut positions: Vec<PositionEvents> = Vec::new();
+    while positions.len() < events {
+        let at = match random.below(12) {
+            0..=3 => Position::Nth {
+                kind: Kind::Data,
+                n: 1 + random.below(30) as u32,
+            },
+            4 | 5 => Position::Psn(random.below(60) as u32),
+            6 | 7 => Position::Byte(random.below(20_000)),
+            8 => Position::Nth {
+                kind: Kind::Any,
+                n: 1 + random.below(100) as u32,
+            },
+            9 => Position::Nth {
+                kind: Kind::Ack,
+                n: 1 + random.below(15) as u32,
+            },
+            10 => Position::Nth {
+                kind: random.one_of(&[Kind::Syn, Kind::Fin, Kind::Rst]),
+                n: 1 + random.below(3) as u32,
+            },
+            _ => Position::Nth {
+                kind: random.one_of(&[Kind::Nak, Kind::Cnp]),
+                n: 1 + random.below(8) as u32,
+            },
+        };
+        let event = PositionEvents {
+            lane: random.one_of(&[Lane::AtoB, Lane::BtoA]),
+            connection: random.below(2 * u64::from(FLOWS)) as u16,
+            at,
+            clauses: clauses(&mut random),
+        };
+        // PSN n and the n-th segment of data are one to the card, which does not know the
+        // transport of a connection beforehand.
+        let key = |at| match at {
+            Position::Psn(n) => Position::Nth {
+                kind: Kind::Data,
+                n,
+            },
+            at => at,
+        };
+        let same = |p: &PositionEvents| {
+            (p.lane, p.connection, key(p.at)) == (event.lane, event.connection, key(event.at))
+        };
+        if !positions.iter().any(same) {
+            positions.push(event);
+        }
+    }
+    Program {
+        selectors,
+        positions,
+        ..Program::default()
+    }
+}
+
+fn clauses(random: &mut Random) -> Vec<Clause> {
+    match random.below(6) {
+        0 => vec![],
+        1 => vec![
+            Clause {
+                first: 1,
+                last: Some(1),
+                action: action(random),
+            },
+            Clause {
+                first: 2,
+                last: Some(3),
+                action: action(random),
+            },
+            Clause {
+                first: 5,
+                last: None,
+                action: action(random),
+            },
+        ],
+        2 => vec![Clause {
+            first: 2,
+            last: Some(2),
+            action: action(random),
+        }],
+        3 => vec![Clause {
+            first: 1,
+            last: Some(2),
+            action: action(random),
+        }],
+        _ => vec![Clause {
+            first: 1,
+            last: None,
+            action: action(random),
+        }],
+    }
+}
+
+fn action(random: &mut Random) -> Action {
+    let corrupt = Corrupt {
+        base: random.one_of(&[
+            CorruptBase::Frame,
+            CorruptBase::Ip,
+            CorruptBase::Transport,
+            CorruptBase::Payload,
+        ]),
+        // Within headers, within the payload, at times behind the frame.
+        offset: random.one_of(&[0, 1, 10, 11, 17, 63, 64, 200, 1500]),
+        mask: 1 << random.below(8),
+    };
+    // One action in 64 may do everything, so that few enough different ones are used.
+    let delay = Nanos(random.one_of(&[1, 100, 1000, 20_000, 300_000]));
+    match random.below(8) {
+        0 | 1 => Action {
+            drop: true,
+            ..Action::default()
+        },
+        2 | 3 => Action {
+            ecn: true,
+            ..Action::default()
+        },
+        4 => Action {
+            corrupt: Some(corrupt),
+            ..Action::default()
+        },
+        5 | 6 => Action {
+            delay: Some(delay),
+            ..Action::default()
+        },
+        _ => Action {
+            drop: false,
+            ecn: true,
+            corrupt: Some(corrupt),
+            delay: Some(delay),
+        },
+    }
+}
