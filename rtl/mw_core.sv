@@ -628,12 +628,11 @@ module mw_core
       block_written || irq_valid;
 
   // The earliest of the three timers.
-  logic [63:0] earlier;
   always_comb begin
-    earlier = timer_path_valid[0] && (!timer_path_valid[1] || timer_path_ns[0] < timer_path_ns[1]) ?
-        timer_path_ns[0] : timer_path_ns[1];
     timer_valid = |timer_path_valid || timer_writer_valid;
-    timer_ns = |timer_path_valid && (!timer_writer_valid || earlier < timer_writer_ns) ? earlier :
-        timer_writer_ns;
+    timer_ns = '1;
+    if (timer_writer_valid) timer_ns = timer_writer_ns;
+    for (int l = 0; l < 2; l++)
+    if (timer_path_valid[l] && timer_path_ns[l] < timer_ns) timer_ns = timer_path_ns[l];
   end
 endmodule

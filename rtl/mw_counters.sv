@@ -22,8 +22,8 @@ module mw_counters #(
   always_ff @(posedge clk) begin
     if (latch) for (int i = 0; i < N; i++) held[i] <= count[i];
     if (any || clear) begin
-      for (int i = 0; i < N; i++)
-      count[i] <= (clear && clear_mask[i] ? '0 : count[i]) + 64'(inc[i]);
+      automatic logic [N-1:0] cleared = clear ? clear_mask : '0;
+      for (int i = 0; i < N; i++) count[i] <= (cleared[i] ? '0 : count[i]) + 64'(inc[i]);
     end
     if (rst) begin
       for (int i = 0; i < N; i++) begin

@@ -121,10 +121,10 @@ def regs_sv(top):
                 continue
             name = path if is_plain(reg) else f"{path}_{f.inst_name}"
             pulse = f.get_property("singlepulse")
-            (pulses if pulse else resets).append(f"      out.{name} <= '0;\n")
+            (pulses if pulse else resets).append(name)
             bits = f"[{f.high}:{f.low}]" if f.width > 1 else f"[{f.low}]"
             value = f"(wdata{bits} & wmask{bits})" if pulse else f"(wdata{bits} & wmask{bits}) | (out.{name} & ~wmask{bits})"
-            writes.append((offset // 4, f"out.{name} <= {value};"))
+            writes.append((offset // 4, f"next.{name} = {value};"))
 
     for node in top.children(unroll=True):
         base = node.absolute_address
@@ -180,21 +180,27 @@ module mw_regs
   assign wdata = s_axil_wdata;
   assign wmask = {{{{8{{s_axil_wstrb[3]}}}}, {{8{{s_axil_wstrb[2]}}}}, {{8{{s_axil_wstrb[1]}}}}, {{8{{s_axil_wstrb[0]}}}}}};
 
+  logic pulsed;  // a pulse was given in this cycle
   always_ff @(posedge clk) begin
-    if (rst) begin
-      s_axil_awready <= 1'b0;
-      s_axil_bvalid  <= 1'b0;
-{"".join(pulses)}{"".join(resets)}    end else begin
-      s_axil_awready <= s_axil_awvalid && s_axil_wvalid && !s_axil_awready && (!s_axil_bvalid || s_axil_bready);
-      if (write) s_axil_bvalid <= 1'b1;
-      else if (s_axil_bready) s_axil_bvalid <= 1'b0;
-{"".join(pulses)}      if (write) begin
+    if (write || pulsed) begin
+      automatic out_t next = out;
+{"".join(f"      next.{p} = '0;{chr(10)}" for p in pulses)}      if (write) begin
         s_axil_bresp <= Okay;
         case (s_axil_awaddr[11:2])
 {cases}        default: s_axil_bresp <= SlvErr;
         endcase
       end
+      out <= next;
+      pulsed <= write;
     end
+    s_axil_awready <= s_axil_awvalid && s_axil_wvalid && !s_axil_awready && (!s_axil_bvalid || s_axil_bready);
+    if (write) s_axil_bvalid <= 1'b1;
+    else if (s_axil_bready) s_axil_bvalid <= 1'b0;
+    if (rst) begin
+      pulsed <= 1'b0;
+      s_axil_awready <= 1'b0;
+      s_axil_bvalid  <= 1'b0;
+{"".join(f"      out.{p} <= '0;{chr(10)}" for p in pulses + resets)}    end
   end
 
   always_ff @(posedge clk) begin

@@ -42,8 +42,121 @@ module mw_regs
   assign wdata = s_axil_wdata;
   assign wmask = {{8{s_axil_wstrb[3]}}, {8{s_axil_wstrb[2]}}, {8{s_axil_wstrb[1]}}, {8{s_axil_wstrb[0]}}};
 
+  logic pulsed;  // a pulse was given in this cycle
   always_ff @(posedge clk) begin
+    if (write || pulsed) begin
+      automatic out_t next = out;
+      next.control_clear = '0;
+      next.control_latch = '0;
+      next.table_command_read = '0;
+      next.table_command_write = '0;
+      if (write) begin
+        s_axil_bresp <= Okay;
+        case (s_axil_awaddr[11:2])
+        10'h020: begin
+          next.control_capture = (wdata[0] & wmask[0]) | (out.control_capture & ~wmask[0]);
+          next.control_clear = (wdata[1] & wmask[1]);
+          next.control_latch = (wdata[2] & wmask[2]);
+          next.control_track = (wdata[3] & wmask[3]) | (out.control_track & ~wmask[3]);
+        end
+        10'h022: begin
+          next.irq_enable = (wdata[31:0] & wmask[31:0]) | (out.irq_enable & ~wmask[31:0]);
+        end
+        10'h028: begin
+          next.ring_base_lo = (wdata[31:0] & wmask[31:0]) | (out.ring_base_lo & ~wmask[31:0]);
+        end
+        10'h029: begin
+          next.ring_base_hi = (wdata[31:0] & wmask[31:0]) | (out.ring_base_hi & ~wmask[31:0]);
+        end
+        10'h02a: begin
+          next.ring_blocks_log2 = (wdata[31:0] & wmask[31:0]) | (out.ring_blocks_log2 & ~wmask[31:0]);
+        end
+        10'h02b: begin
+          next.block_log2 = (wdata[31:0] & wmask[31:0]) | (out.block_log2 & ~wmask[31:0]);
+        end
+        10'h02c: begin
+          next.ring_consumed = (wdata[31:0] & wmask[31:0]) | (out.ring_consumed & ~wmask[31:0]);
+        end
+        10'h02e: begin
+          next.snapshot_bytes = (wdata[31:0] & wmask[31:0]) | (out.snapshot_bytes & ~wmask[31:0]);
+        end
+        10'h02f: begin
+          next.flush_ns = (wdata[31:0] & wmask[31:0]) | (out.flush_ns & ~wmask[31:0]);
+        end
+        10'h034: begin
+          next.kinds_ab = (wdata[31:0] & wmask[31:0]) | (out.kinds_ab & ~wmask[31:0]);
+        end
+        10'h035: begin
+          next.kinds_ba = (wdata[31:0] & wmask[31:0]) | (out.kinds_ba & ~wmask[31:0]);
+        end
+        10'h03c: begin
+          next.table_address_index = (wdata[23:0] & wmask[23:0]) | (out.table_address_index & ~wmask[23:0]);
+          next.table_address_lane = (wdata[27] & wmask[27]) | (out.table_address_lane & ~wmask[27]);
+          next.table_address_tbl = (wdata[31:28] & wmask[31:28]) | (out.table_address_tbl & ~wmask[31:28]);
+        end
+        10'h03d: begin
+          next.table_command_read = (wdata[0] & wmask[0]);
+          next.table_command_write = (wdata[1] & wmask[1]);
+        end
+        10'h040: begin
+          next.table_write[0] = (wdata[31:0] & wmask[31:0]) | (out.table_write[0] & ~wmask[31:0]);
+        end
+        10'h041: begin
+          next.table_write[1] = (wdata[31:0] & wmask[31:0]) | (out.table_write[1] & ~wmask[31:0]);
+        end
+        10'h042: begin
+          next.table_write[2] = (wdata[31:0] & wmask[31:0]) | (out.table_write[2] & ~wmask[31:0]);
+        end
+        10'h043: begin
+          next.table_write[3] = (wdata[31:0] & wmask[31:0]) | (out.table_write[3] & ~wmask[31:0]);
+        end
+        10'h044: begin
+          next.table_write[4] = (wdata[31:0] & wmask[31:0]) | (out.table_write[4] & ~wmask[31:0]);
+        end
+        10'h045: begin
+          next.table_write[5] = (wdata[31:0] & wmask[31:0]) | (out.table_write[5] & ~wmask[31:0]);
+        end
+        10'h046: begin
+          next.table_write[6] = (wdata[31:0] & wmask[31:0]) | (out.table_write[6] & ~wmask[31:0]);
+        end
+        10'h047: begin
+          next.table_write[7] = (wdata[31:0] & wmask[31:0]) | (out.table_write[7] & ~wmask[31:0]);
+        end
+        10'h048: begin
+          next.table_write[8] = (wdata[31:0] & wmask[31:0]) | (out.table_write[8] & ~wmask[31:0]);
+        end
+        10'h049: begin
+          next.table_write[9] = (wdata[31:0] & wmask[31:0]) | (out.table_write[9] & ~wmask[31:0]);
+        end
+        10'h04a: begin
+          next.table_write[10] = (wdata[31:0] & wmask[31:0]) | (out.table_write[10] & ~wmask[31:0]);
+        end
+        10'h04b: begin
+          next.table_write[11] = (wdata[31:0] & wmask[31:0]) | (out.table_write[11] & ~wmask[31:0]);
+        end
+        10'h04c: begin
+          next.table_write[12] = (wdata[31:0] & wmask[31:0]) | (out.table_write[12] & ~wmask[31:0]);
+        end
+        10'h04d: begin
+          next.table_write[13] = (wdata[31:0] & wmask[31:0]) | (out.table_write[13] & ~wmask[31:0]);
+        end
+        10'h04e: begin
+          next.table_write[14] = (wdata[31:0] & wmask[31:0]) | (out.table_write[14] & ~wmask[31:0]);
+        end
+        10'h04f: begin
+          next.table_write[15] = (wdata[31:0] & wmask[31:0]) | (out.table_write[15] & ~wmask[31:0]);
+        end
+        default: s_axil_bresp <= SlvErr;
+        endcase
+      end
+      out <= next;
+      pulsed <= write;
+    end
+    s_axil_awready <= s_axil_awvalid && s_axil_wvalid && !s_axil_awready && (!s_axil_bvalid || s_axil_bready);
+    if (write) s_axil_bvalid <= 1'b1;
+    else if (s_axil_bready) s_axil_bvalid <= 1'b0;
     if (rst) begin
+      pulsed <= 1'b0;
       s_axil_awready <= 1'b0;
       s_axil_bvalid  <= 1'b0;
       out.control_clear <= '0;
@@ -81,113 +194,6 @@ module mw_regs
       out.table_write[13] <= '0;
       out.table_write[14] <= '0;
       out.table_write[15] <= '0;
-    end else begin
-      s_axil_awready <= s_axil_awvalid && s_axil_wvalid && !s_axil_awready && (!s_axil_bvalid || s_axil_bready);
-      if (write) s_axil_bvalid <= 1'b1;
-      else if (s_axil_bready) s_axil_bvalid <= 1'b0;
-      out.control_clear <= '0;
-      out.control_latch <= '0;
-      out.table_command_read <= '0;
-      out.table_command_write <= '0;
-      if (write) begin
-        s_axil_bresp <= Okay;
-        case (s_axil_awaddr[11:2])
-        10'h020: begin
-          out.control_capture <= (wdata[0] & wmask[0]) | (out.control_capture & ~wmask[0]);
-          out.control_clear <= (wdata[1] & wmask[1]);
-          out.control_latch <= (wdata[2] & wmask[2]);
-          out.control_track <= (wdata[3] & wmask[3]) | (out.control_track & ~wmask[3]);
-        end
-        10'h022: begin
-          out.irq_enable <= (wdata[31:0] & wmask[31:0]) | (out.irq_enable & ~wmask[31:0]);
-        end
-        10'h028: begin
-          out.ring_base_lo <= (wdata[31:0] & wmask[31:0]) | (out.ring_base_lo & ~wmask[31:0]);
-        end
-        10'h029: begin
-          out.ring_base_hi <= (wdata[31:0] & wmask[31:0]) | (out.ring_base_hi & ~wmask[31:0]);
-        end
-        10'h02a: begin
-          out.ring_blocks_log2 <= (wdata[31:0] & wmask[31:0]) | (out.ring_blocks_log2 & ~wmask[31:0]);
-        end
-        10'h02b: begin
-          out.block_log2 <= (wdata[31:0] & wmask[31:0]) | (out.block_log2 & ~wmask[31:0]);
-        end
-        10'h02c: begin
-          out.ring_consumed <= (wdata[31:0] & wmask[31:0]) | (out.ring_consumed & ~wmask[31:0]);
-        end
-        10'h02e: begin
-          out.snapshot_bytes <= (wdata[31:0] & wmask[31:0]) | (out.snapshot_bytes & ~wmask[31:0]);
-        end
-        10'h02f: begin
-          out.flush_ns <= (wdata[31:0] & wmask[31:0]) | (out.flush_ns & ~wmask[31:0]);
-        end
-        10'h034: begin
-          out.kinds_ab <= (wdata[31:0] & wmask[31:0]) | (out.kinds_ab & ~wmask[31:0]);
-        end
-        10'h035: begin
-          out.kinds_ba <= (wdata[31:0] & wmask[31:0]) | (out.kinds_ba & ~wmask[31:0]);
-        end
-        10'h03c: begin
-          out.table_address_index <= (wdata[23:0] & wmask[23:0]) | (out.table_address_index & ~wmask[23:0]);
-          out.table_address_lane <= (wdata[27] & wmask[27]) | (out.table_address_lane & ~wmask[27]);
-          out.table_address_tbl <= (wdata[31:28] & wmask[31:28]) | (out.table_address_tbl & ~wmask[31:28]);
-        end
-        10'h03d: begin
-          out.table_command_read <= (wdata[0] & wmask[0]);
-          out.table_command_write <= (wdata[1] & wmask[1]);
-        end
-        10'h040: begin
-          out.table_write[0] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[0] & ~wmask[31:0]);
-        end
-        10'h041: begin
-          out.table_write[1] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[1] & ~wmask[31:0]);
-        end
-        10'h042: begin
-          out.table_write[2] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[2] & ~wmask[31:0]);
-        end
-        10'h043: begin
-          out.table_write[3] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[3] & ~wmask[31:0]);
-        end
-        10'h044: begin
-          out.table_write[4] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[4] & ~wmask[31:0]);
-        end
-        10'h045: begin
-          out.table_write[5] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[5] & ~wmask[31:0]);
-        end
-        10'h046: begin
-          out.table_write[6] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[6] & ~wmask[31:0]);
-        end
-        10'h047: begin
-          out.table_write[7] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[7] & ~wmask[31:0]);
-        end
-        10'h048: begin
-          out.table_write[8] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[8] & ~wmask[31:0]);
-        end
-        10'h049: begin
-          out.table_write[9] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[9] & ~wmask[31:0]);
-        end
-        10'h04a: begin
-          out.table_write[10] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[10] & ~wmask[31:0]);
-        end
-        10'h04b: begin
-          out.table_write[11] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[11] & ~wmask[31:0]);
-        end
-        10'h04c: begin
-          out.table_write[12] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[12] & ~wmask[31:0]);
-        end
-        10'h04d: begin
-          out.table_write[13] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[13] & ~wmask[31:0]);
-        end
-        10'h04e: begin
-          out.table_write[14] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[14] & ~wmask[31:0]);
-        end
-        10'h04f: begin
-          out.table_write[15] <= (wdata[31:0] & wmask[31:0]) | (out.table_write[15] & ~wmask[31:0]);
-        end
-        default: s_axil_bresp <= SlvErr;
-        endcase
-      end
     end
   end
 
