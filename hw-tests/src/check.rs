@@ -195,8 +195,9 @@ impl<'a> Way<'a> {
         began + (8 + self.bytes(at).min(PREFILL)) * self.width.byte_ps()
     }
 
-    /// Goes past frames that are not to leave at once, up to frame `end`.
-    fn pass(&mut self, end: impl Fn(&Self, usize) -> bool) {
+    /// Goes past frames that are not to leave at once, up to frame `end`; which ones.
+    fn pass(&mut self, end: impl Fn(&Self, usize) -> bool) -> Vec<usize> {
+        let mut passed = Vec::new();
         while let Some(&at) = self.left.peek()
             && !end(self, at)
         {
@@ -206,13 +207,16 @@ impl<'a> Way<'a> {
             self.issued.insert(at, issued);
             self.free = issued + self.storing(at);
             self.left.next();
+            passed.push(at);
         }
+        passed
     }
 
     /// Frame `at` has left.
     fn leaves(&mut self, at: usize, frame: &Delivered) {
         let n = self.all[at].0;
         let first = self.arrivals[n].begins + 8 * self.width.byte_ps();
+        let mut passed = Vec::new();
         let (earliest, ready) = match self.all[at].1.delay {
             None => {
                 self.pass(|_, other| other == at);
@@ -225,7 +229,7 @@ impl<'a> Way<'a> {
                     let straight = expected.leaves.is_some() && expected.delay.is_none();
                     straight || way.ready(other) > frame.at
                 };
-                self.pass(waiting);
+                passed = self.pass(waiting);
                 // It is stored as a whole first, even when the delay is shorter.
                 let delay = delay.0 * 1000;
                 let issued = self.issued.get(&at).copied().expect("it was passed");
@@ -246,6 +250,11 @@ impl<'a> Way<'a> {
             frame.at - latest
         );
         self.free = frame.at + (8 + frame.data.len() as u64 + 4 + 12) * self.width.byte_ps();
+        // They may have had to wait for it.
+        for at in passed.into_iter().filter(|passed| *passed != at) {
+            self.issued.insert(at, self.free);
+            self.free += self.storing(at);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use midwire_driver::{
     Selector, Transport,
 };
 use midwire_trace::identity::{Identifier, Place};
+use midwire_trace::packet::tcp_flags::FIN;
 use midwire_trace::packet::{Transport as Headers, opcode};
 use midwire_trace::{Actions, Flags, Packet, Record, Tap};
 use midwire_virtual_card::{Picoseconds, Width, after_start};
@@ -94,6 +95,8 @@ pub struct Model {
     fired: Vec<u32>,
     /// The first byte of the segment that a position names, which it is followed by.
     begins: HashMap<usize, i64>,
+    /// Kinds that events of a lane are about.
+    kinds: [Vec<Kind>; 2],
     next_id: [u32; 2],
     snapshots: bool,
 }
@@ -107,6 +110,14 @@ impl Model {
         let selectors = program.selectors.clone();
         let admits =
             move |lane, packet: &Packet<'_>| selectors.iter().any(|s| admits(s, lane, packet));
+        let mut kinds = [Vec::new(), Vec::new()];
+        for events in &program.positions {
+            kinds[events.lane.index()].extend(match events.at {
+                Position::Nth { kind, .. } => vec![kind],
+                Position::Psn(_) => vec![Kind::Data, Kind::ReadRequest],
+                Position::Byte(_) => vec![],
+            });
+        }
         Self {
             program: program.clone(),
             loaded: loaded.clone(),
@@ -114,6 +125,7 @@ impl Model {
             seen: vec![0; program.positions.len()],
             fired: vec![0; program.positions.len()],
             begins: HashMap::new(),
+            kinds,
             next_id: [0; 2],
             snapshots,
         }
@@ -130,10 +142,15 @@ impl Model {
     pub fn frame(&mut self, frame: &Sent, stamp: Nanos, seen: &Record) -> Expected {
         let truncated = frame.data.len() > MAX_FRAME;
         let data = &frame.data[..frame.data.len().min(MAX_FRAME)];
+        let longer = [data, &[0; 1 << 17]].concat();
         let mut packet = Packet::parse(data);
-        if !seen.flags.contains(Flags::MALFORMED) && data.len() > HEAD / 2 {
-            // The headers are read before the frame has ended.
-            packet = Packet::parse_snapshot(data, 1 << 17);
+        if data.len() > HEAD / 2 {
+            // The headers may be read before the frame has ended.
+            let early = Packet::parse(&longer);
+            let headers = |flags: Flags| flags.0 & (Flags::MALFORMED | Flags::IP6).0;
+            if headers(describe(&early).flags) == headers(seen.flags) {
+                packet = early;
+            }
         }
         let id = &mut self.next_id[frame.lane.index()];
         let packet_id = *id;
@@ -194,17 +211,25 @@ impl Model {
         if identity.below {
             record.flags = record.flags | Flags::BELOW;
         }
-        // The n-th step looks up the n-th of these kinds, and the n-th page that is covered.
+        let tcp_data = identity.kind == Kind::Data && identity.byte.is_some();
+        let new = identity.new && tcp_data;
+        // The n-th step looks up the n-th of the packet's kinds that has a position and that
+        // any event of the lane is about, and the n-th page that is covered.
         const EXACT: usize = 0;
         const PAGE: usize = 1;
-        let kinds = [identity.kind, Kind::Any, Kind::Fin];
+        let mut kinds = vec![identity.kind, Kind::Any];
+        if identity.kind == Kind::Data && record.tcp_flags & FIN != 0 {
+            kinds.push(Kind::Fin);
+        }
+        kinds.retain(|kind| self.kinds[lane.index()].contains(kind));
+        if tcp_data && !new {
+            kinds.retain(|kind| *kind != Kind::Data);
+        }
         let step = |kind| 2 * kinds.iter().position(|k| *k == kind).unwrap_or_default() + EXACT;
         let page = |byte: i64| {
             let from = identity.byte.unwrap_or_default() >> 8;
             2 * ((byte >> 8) - from) as usize + PAGE
         };
-        let tcp_data = identity.kind == Kind::Data && identity.byte.is_some();
-        let new = identity.new && tcp_data;
         // The place of new data is the last of its kind.
         let number = identity
             .places

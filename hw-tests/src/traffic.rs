@@ -9,7 +9,7 @@ use midwire_driver::{
 use midwire_trace::Packet;
 use midwire_trace::build::{Path, TcpSegment, aeth, reth, roce, tcp, udp};
 use midwire_trace::packet::tcp_flags::{ACK, CWR, ECE, FIN, PSH, RST, SYN, URG};
-use midwire_trace::packet::{Aeth, Bth, Reth, opcode};
+use midwire_trace::packet::{Aeth, Bth, Reth, ethertype, opcode};
 use midwire_virtual_card::Width;
 
 /// Numbers without a pattern (splitmix64).
@@ -413,15 +413,20 @@ fn mangle(random: &mut Random, mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// A broken packet that the documents leave no doubt about: no IPv6 extension header, no opcode that nobody has defined.
+/// A broken packet that the documents leave no doubt about: no IPv6 extension header,
+/// no SYN that is a RST, no opcode that nobody has defined.
 fn broken(random: &mut Random, frame: &[u8]) -> Vec<u8> {
     loop {
         let frame = mangle(random, frame.to_vec());
         let packet = Packet::parse_snapshot(&frame, 1 << 17);
-        let extended = packet.net.is_some_and(|net| net.src.is_ipv6())
-            && packet.l4_offset != packet.l3_offset + 40;
+        let ip = packet.l3_offset;
+        let extended = packet.ethernet.ethertype == ethertype::IPV6
+            && frame
+                .get(ip + 6)
+                .is_some_and(|next| ![6, 17, 58].contains(next));
         let opcode = packet.roce().map_or(0, |roce| roce.bth.opcode);
-        if !extended && (opcode < 0x15 || opcode == opcode::CNP) {
+        let both = packet.tcp().is_some_and(|tcp| tcp.has(SYN | RST));
+        if !extended && !both && (opcode < 0x15 || opcode == opcode::CNP) {
             return frame;
         }
     }

@@ -57,10 +57,10 @@ fn covers_all(width: Width, seeds: std::ops::Range<u64>, frames: usize) {
 
 #[test]
 fn random_traffic_512() {
-    covers_all(Width::W512, 0..6, 3000);
+    covers_all(Width::W512, 0..8, 3000);
 }
 
 #[test]
 fn random_traffic_64() {
-    covers_all(Width::W64, 100..103, 2000);
+    covers_all(Width::W64, 100..104, 2000);
 }
