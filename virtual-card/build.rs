@@ -28,6 +28,9 @@ fn run() -> Result<()> {
     let verilator = verilator(&root)?;
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=shim");
+    // It names the version of verilator.
+    let tools = root.join("tools/requirements.txt");
+    println!("cargo::rerun-if-changed={}", tools.display());
 
     let mut packages = Vec::new();
     for dir in [rtl.clone(), rtl.join("regs")] {

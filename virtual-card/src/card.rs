@@ -10,7 +10,7 @@ use crate::server::Server;
 use crate::sim::{Clock, Event, Out, Simulation, Virtual, Wall};
 use crate::stats::{Counters, Stats};
 use crate::tap::{self, Tap};
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, bounded, unbounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use midwire_trace::Port;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -328,14 +328,11 @@ impl Line {
 
     /// The next frame from the card, if there is one now.
     pub fn try_receive(&self) -> Option<Frame> {
-        match self.from_card.try_recv() {
-            Ok(frame) => Some(frame),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.from_card.try_recv().ok()
     }
 }
 
 /// Picoseconds of `ns` nanoseconds after inputs start.
 pub fn after_start(ns: u64) -> Picoseconds {
-    crate::calendar::INPUT_START + ns * 1000
+    crate::calendar::INPUT_START.saturating_add(ns.saturating_mul(1000))
 }

@@ -85,14 +85,14 @@ impl Receive {
         self.begun = self.free.max(frame.at);
         let len = frame.data.len();
         match self.cadence {
-            Cadence::Line => self.free = self.begun + line_time(self.width, len),
+            Cadence::Line => self.free = self.begun.saturating_add(line_time(self.width, len)),
             Cadence::Dense => {
                 let beats = |len: usize| len.div_ceil(self.width.bytes()) as u64;
                 let clock = self.width.clock_ps();
                 let gap = beats((PREAMBLE + FCS + GAP) as usize);
                 let shortest = line_time(self.width, MIN_FRAME).div_ceil(clock);
                 let clocks = (beats(len) + gap).max(shortest);
-                self.free = self.begun + clocks * clock;
+                self.free = self.begun.saturating_add(clocks * clock);
             }
         }
         self.schedule();
@@ -104,7 +104,10 @@ impl Receive {
         };
         let end = frame.data.len().min(self.sent + self.width.bytes()) as u64;
         self.due = match self.cadence {
-            Cadence::Line => self.begun + (PREAMBLE + end) * self.width.byte_ps(),
+            Cadence::Line => {
+                let bytes = PREAMBLE + end;
+                self.begun.saturating_add(bytes * self.width.byte_ps())
+            }
             // Whatever is there is due.
             Cadence::Dense if self.sent > 0 => 0,
             Cadence::Dense => self.begun,

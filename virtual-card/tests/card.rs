@@ -7,8 +7,8 @@ mod common;
 use common::{Capture, card, frame, virtual_lines};
 use midwire_trace::Port;
 use midwire_virtual_card::{
-    CONFIG, Config, DEVICE_ID, Error, Frame, Pace, PortConfig, Time, VENDOR_ID, VirtualCard, Width,
-    after_start,
+    CONFIG, Config, DEVICE_ID, Error, Frame, Pace, Participant, Picoseconds, PortConfig, Time,
+    VENDOR_ID, VirtualCard, Width, after_start,
 };
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
@@ -19,6 +19,7 @@ use pcap_file::pcapng::{Block, PcapNgReader, PcapNgWriter};
 use pcap_file::{DataLink, TsResolution};
 use std::fs::File;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -277,6 +278,97 @@ fn virtual_runs_are_the_same_to_the_bit() {
         );
         assert!((all.0, all.1) == (blocks, frames), "every clock evaluated");
     }
+}
+
+/// A host that answers each frame at once, until it has answered enough.
+struct Echo {
+    delay: Picoseconds,
+    claimed_delay: Picoseconds,
+    /// What it will do, and when.
+    agenda: Vec<(Picoseconds, Vec<u8>)>,
+    left: usize,
+    seen: Arc<Mutex<Vec<(Picoseconds, u8)>>>,
+}
+
+impl Participant for Echo {
+    fn next(&self) -> Option<Picoseconds> {
+        self.agenda.iter().map(|(at, _)| *at).min()
+    }
+
+    fn advance(&mut self, to: Picoseconds, sent: &mut Vec<Frame>) -> Result<(), Error> {
+        let delay = self.delay;
+        let due = self.agenda.extract_if(.., |(at, _)| *at < to);
+        sent.extend(due.map(|(at, data)| Frame {
+            at: at + delay,
+            data,
+            bad: false,
+        }));
+        Ok(())
+    }
+
+    fn receive(&mut self, frame: Frame, end: Picoseconds) -> Result<(), Error> {
+        let mut data = frame.data;
+        self.seen
+            .lock()
+            .expect("lock")
+            .push((end + self.delay, data[11]));
+        if self.left > 0 {
+            self.left -= 1;
+            data[11] += 1;
+            self.agenda.push((end + self.delay, data));
+        }
+        Ok(())
+    }
+
+    fn link_delay(&self) -> Picoseconds {
+        self.claimed_delay
+    }
+}
+
+/// Two hosts play ping-pong; when each saw what.
+fn ping_pong(claimed_delay: Picoseconds) -> Vec<(Picoseconds, u8)> {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let host = |agenda: Vec<_>| {
+        let delay = 5_000_000;
+        let seen = seen.clone();
+        PortConfig::Participant(Box::new(Echo {
+            delay,
+            claimed_delay,
+            agenda,
+            left: 20,
+            seen,
+        }))
+    };
+    let first = (after_start(0), frame(0, 100));
+    let second = (after_start(7), frame(100, 1514));
+    let ports = [host(vec![first, second]), host(vec![])];
+    let card = card(Config {
+        time: Time::Virtual,
+        ports,
+        ..Config::default()
+    });
+    card.start_inputs().expect("start");
+    card.wait_quiescent(LONG).expect("quiescent");
+    drop(card);
+    seen.lock().expect("lock").clone()
+}
+
+#[test]
+fn hosts_on_the_calendar_miss_nothing_however_far_it_looks() {
+    let far = ping_pong(5_000_000);
+    assert_eq!(far.len(), 42, "two, and the answers of both hosts");
+    // There: 5 us, the line, the card; and 5 us more.
+    let (at, _) = far[0];
+    assert!(
+        (after_start(10_000)..after_start(11_000)).contains(&at),
+        "{at}"
+    );
+    let mut near = ping_pong(1_000_000);
+    let mut sorted = far.clone();
+    [&mut near, &mut sorted]
+        .iter_mut()
+        .for_each(|list| list.sort());
+    assert_eq!(near, sorted);
 }
 
 #[test]
