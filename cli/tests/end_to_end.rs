@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The program as a user runs it: real Linux TCP through the card's RTL, files in virtual time,
+//! and everything that can go wrong on the way.
+//!
+//! Runs with hosts need root, or a kernel that allows user namespaces. Where neither is there
+//! they print `skipped:` with the program's own sentence of what is missing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use midwire_trace::build::{Path as Route, TcpSegment, tcp};
+use midwire_trace::export::pcapng::{About, Direction, Frame, Writer};
+use midwire_trace::{Accounting, Capture, Nanos};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn midwire(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_midwire"))
+        .args(arguments)
+        .output()
+        .expect("midwire starts")
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("midwire exits")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A plan in a directory of its own.
+struct Plan {
+    dir: TempDir,
+}
+
+impl Plan {
+    fn new(body: &str) -> Self {
+        let dir = TempDir::new().expect("temporary directory");
+        fs::write(
+            dir.path().join("plan.yaml"),
+            format!("version: 1\nname: test\n{body}"),
+        )
+        .expect("plan written");
+        Self { dir }
+    }
+
+    fn hosts(body: &str) -> Self {
+        Self::new(&format!(
+            "endpoints:\n  a: {{tap: {{address: 10.77.0.1/24}}}}\n  b: {{tap: {{address: 10.77.0.2/24}}}}\n{body}"
+        ))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn arguments(&self, out: &str) -> [String; 5] {
+        [
+            "run".into(),
+            self.path("plan.yaml").display().to_string(),
+            "--out".into(),
+            self.path(out).display().to_string(),
+            "--json".into(),
+        ]
+    }
+
+    /// Runs it; `None` where this machine can't make hosts.
+    fn run(&self, out: &str) -> Option<Output> {
+        let arguments = self.arguments(out);
+        let output = midwire(&arguments.each_ref().map(String::as_str));
+        let complaint = text(&output.stderr);
+        if code(&output) == 5
+            && (complaint.contains("namespace") || complaint.contains("/dev/net/tun"))
+        {
+            println!("skipped: {complaint}");
+            return None;
+        }
+        Some(output)
+    }
+
+    fn start(&self, out: &str) -> Child {
+        Command::new(env!("CARGO_BIN_EXE_midwire"))
+            .args(self.arguments(out))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("midwire starts")
+    }
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|e| panic!("{e}: {}{}", text(&output.stdout), text(&output.stderr)))
+}
+
+const TCP: &str = "traffic:\n  - tcp: {from: a, to: b, bytes: 300kB, port: 5001}\n";
+
+#[test]
+fn a_plan_on_real_tcp_passes_and_leaves_a_whole_run() {
+    let plan = Plan::hosts(&format!(
+        "{TCP}events:
+  - {{direction: a-to-b, packet: 5, iterations: 1-2, action: drop}}
+  - {{direction: b-to-a, kind: ack, packet: 4, action: {{delay: 3ms}}}}
+expect:
+  - traffic: completes
+  - retransmission: {{connection: 0, packet: 5, within: 2s}}
+"
+    ));
+    let Some(output) = plan.run("run") else {
+        return;
+    };
+    assert_eq!(
+        code(&output),
+        0,
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    let run = json(&output);
+    let events = run["findings"]["events"].as_array().expect("events");
+    assert_eq!(events[0]["fired"], 2);
+    assert_eq!(events[1]["fired"], 1);
+    let delay = &events[1]["firings"][0]["delay"];
+    assert!(delay["measured_ns"].as_u64() >= Some(3_000_000), "{delay}");
+    let again = run["findings"]["retransmissions"]
+        .as_array()
+        .expect("retransmissions");
+    let fifth: Vec<_> = again
+        .iter()
+        .filter(|r| r["segment"] == 5 || r["packet"] == 5)
+        .collect();
+    assert!(
+        fifth.len() >= 2,
+        "lost twice is sent again twice: {again:?}"
+    );
+    for name in ["run.json", "capture.mwc", "junit.xml", "report.html"] {
+        assert!(plan.path("run").join(name).is_file(), "{name}");
+    }
+
+    let capture = Capture::open(plan.path("run").join("capture.mwc")).expect("capture");
+    assert!(Accounting::of(&capture).complete);
+
+    let directory = plan.path("run").display().to_string();
+    let analyzed = midwire(&["analyze", &directory, "--json"]);
+    assert_eq!(code(&analyzed), 0);
+    assert_eq!(
+        json(&analyzed)["findings"],
+        run["findings"],
+        "analyze finds the same again"
+    );
+
+    let pcapng = plan.path("run.pcapng").display().to_string();
+    assert_eq!(
+        code(&midwire(&["export", &directory, "--pcapng", &pcapng])),
+        0
+    );
+    assert!(fs::metadata(&pcapng).expect("pcapng").len() > 10_000);
+
+    // A capture that was cut off gives no verdict on the device.
+    let file = plan.path("run").join("capture.mwc");
+    let length = fs::metadata(&file).expect("capture").len();
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&file)
+        .and_then(|f| f.set_len(length - 1))
+        .expect("cut");
+    assert_eq!(code(&midwire(&["analyze", &directory])), 3);
+}
+
+#[test]
+fn an_expectation_that_is_not_met_exits_1() {
+    let plan = Plan::hosts(&format!(
+        "{TCP}events:\n  - {{direction: a-to-b, packet: 5, action: drop}}\nexpect:\n  - retransmissions: {{connection: 0, at_most: 0}}\n"
+    ));
+    let Some(output) = plan.run("run") else {
+        return;
+    };
+    assert_eq!(code(&output), 1, "{}", text(&output.stderr));
+}
+
+#[test]
+fn an_event_that_never_fires_exits_4() {
+    let plan = Plan::hosts(&format!(
+        "{TCP}events:\n  - {{direction: a-to-b, packet: 1000000, action: drop}}\n"
+    ));
+    let Some(output) = plan.run("run") else {
+        return;
+    };
+    assert_eq!(code(&output), 4, "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_bad_plan_exits_2_with_its_place() {
+    let plan = Plan::hosts(&format!(
+        "{TCP}events:\n  - {{direction: sideways, packet: 5, action: drop}}\n"
+    ));
+    for command in ["validate", "run"] {
+        let output = midwire(&[command, &plan.path("plan.yaml").display().to_string()]);
+        assert_eq!(code(&output), 2);
+        assert!(
+            text(&output.stderr).contains("plan.yaml:9:"),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn a_card_that_is_not_there_exits_5_with_a_sentence() {
+    for (card, word) in [
+        ("socket:/nonexistent/card.sock", "/nonexistent/card.sock"),
+        ("pci:0000:ff:1f.7", "0000:ff:1f.7"),
+    ] {
+        let output = midwire(&["card", "info", "--card", card]);
+        assert_eq!(code(&output), 5);
+        let complaint = text(&output.stderr);
+        assert!(
+            complaint.contains(word) && complaint.trim_end().lines().count() == 1,
+            "{complaint}"
+        );
+    }
+}
+
+fn wait(child: &mut Child) -> i32 {
+    let end = Instant::now() + LIMIT;
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait().expect("child") {
+            return status.code().unwrap_or(-1);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _ = child.kill();
+    panic!("midwire did not end");
+}
+
+/// Waits until the run has blocks on disk; false where it ended before (no hosts here).
+fn wait_for_blocks(plan: &Plan, child: &mut Child) -> bool {
+    let end = Instant::now() + LIMIT;
+    let file = plan.path("run").join("capture.mwc");
+    while Instant::now() < end {
+        if fs::metadata(&file).is_ok_and(|m| m.len() >= 10 * 65536) {
+            return true;
+        }
+        if child.try_wait().expect("child").is_some() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let _ = child.kill();
+    panic!("no blocks came");
+}
+
+const LONG: &str =
+    "traffic:\n  - tcp: {from: a, to: b, bytes: 10GB, port: 5001}\ntimeouts: {traffic: 100s}\n";
+
+#[test]
+fn an_interrupted_run_ends_in_order_and_keeps_its_capture() {
+    let plan = Plan::hosts(LONG);
+    let mut child = plan.start("run");
+    if !wait_for_blocks(&plan, &mut child) {
+        return println!("skipped: no hosts here");
+    }
+    Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .expect("kill");
+    assert_eq!(wait(&mut child), 5);
+    let capture = Capture::open(plan.path("run").join("capture.mwc")).expect("capture");
+    let account = Accounting::of(&capture);
+    assert!(
+        account.complete && account.records > 1000,
+        "{:?}",
+        account.problems
+    );
+}
+
+#[test]
+fn a_killed_run_leaves_a_readable_capture_and_nothing_else() {
+    let plan = Plan::hosts(LONG);
+    let mut child = plan.start("run");
+    if !wait_for_blocks(&plan, &mut child) {
+        return println!("skipped: no hosts here");
+    }
+    child.kill().expect("kill");
+    child.wait().expect("child");
+    let capture = Capture::open(plan.path("run").join("capture.mwc")).expect("capture");
+    let account = Accounting::of(&capture);
+    assert!(!account.complete && account.records > 1000);
+    let directory = plan.path("run").display().to_string();
+    let analyzed = midwire(&["analyze", &directory]);
+    assert!(
+        [3, 5].contains(&code(&analyzed)),
+        "a run that was killed never passes: {}",
+        text(&analyzed.stderr)
+    );
+    // The same addresses and names are free again.
+    let next = Plan::hosts(TCP);
+    let output = next.run("run").expect("hosts can be made");
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+}
+
+/// A capture file of one connection: handshake, `segments` of data, one sent again.
+fn frames(path: &Path, segments: u32) {
+    let route = Route::ipv4(40000, 5001);
+    let mut list = Vec::new();
+    let mut add = |path: &Route, seq, ack, flags, payload: &[u8]| {
+        list.push(tcp(
+            path,
+            &TcpSegment {
+                seq,
+                ack,
+                flags,
+                window: 1000,
+                options: Vec::new(),
+            },
+            payload,
+        ));
+    };
+    add(&route, 99, 0, 0x02, &[]);
+    for n in 0..segments {
+        add(&route, 100 + n * 1000, 1, 0x18, &vec![n as u8; 1000]);
+    }
+    add(&route, 100, 1, 0x18, &[0; 1000]);
+    let out = fs::File::create(path).expect("file");
+    let mut writer = Writer::new(out, &About::default()).expect("pcapng");
+    writer.interface("test", "", None, 0).expect("interface");
+    for (n, data) in list.iter().enumerate() {
+        writer
+            .packet(&Frame {
+                interface: 0,
+                time: Nanos(n as u64 * 1500),
+                data,
+                length: data.len() as u32,
+                flags: Direction::Inbound as u32,
+                id: None,
+                lost: 0,
+                verdict: None,
+                comments: &[],
+            })
+            .expect("packet");
+    }
+    writer.finish().expect("pcapng");
+}
+
+#[test]
+fn two_runs_in_virtual_time_give_the_same_bytes() {
+    let plan = Plan::new(
+        "endpoints:
+  a: {pcap: {in: frames.pcapng, pace: line-rate}}
+  b: {pcap: {out: seen.pcapng}}
+events:
+  - {direction: a-to-b, packet: 3, action: drop}
+  - {direction: a-to-b, packet: 1, iterations: 2, action: ecn}
+  - {direction: a-to-b, packet: 10, action: {delay: 20us}}
+",
+    );
+    frames(&plan.path("frames.pcapng"), 200);
+    let runs = ["one", "two"].map(|out| {
+        let output = plan.run(out).expect("no hosts are needed");
+        assert_eq!(
+            code(&output),
+            0,
+            "{}{}",
+            text(&output.stdout),
+            text(&output.stderr)
+        );
+        let run = json(&output);
+        let delay = &run["findings"]["events"][2]["firings"][0]["delay"];
+        let error = delay["error_ns"].as_i64().expect("a delay was measured");
+        assert!(
+            (0..1000).contains(&error),
+            "{delay}: latency of the card and of the port at most"
+        );
+        let read = |name: &str| fs::read(plan.path(out).join(name)).expect("file");
+        (read("capture.mwc"), read("seen.pcapng"))
+    });
+    assert!(runs[0].0.len() > 20_000);
+    assert!(runs[0] == runs[1], "captures differ");
+}
+
+#[test]
+fn one_card_serves_one_program() {
+    let dir = TempDir::new().expect("temporary directory");
+    let socket = dir.path().join("card.sock");
+    let mut served = Command::new(env!("CARGO_BIN_EXE_midwire"))
+        .args(["card", "serve", "--socket"])
+        .arg(&socket)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("midwire starts");
+    let end = Instant::now() + LIMIT;
+    while !socket.exists() && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let place = format!("socket:{}", socket.display());
+    let first = midwire_driver::VfioUser::connect(&socket).expect("first program");
+    let second = midwire(&["card", "info", "--card", &place]);
+    assert_eq!(code(&second), 5);
+    assert!(
+        text(&second.stderr).contains("use"),
+        "{}",
+        text(&second.stderr)
+    );
+    drop(first);
+    let info = (0..50)
+        .map(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            midwire(&["card", "info", "--card", &place])
+        })
+        .find(|o| code(o) == 0)
+        .expect("the card is free again");
+    assert_eq!(json(&info)["card"]["data_width"], 512);
+    Command::new("kill")
+        .args(["-TERM", &served.id().to_string()])
+        .status()
+        .expect("kill");
+    assert_eq!(wait(&mut served), 0);
+    assert!(!socket.exists(), "the socket is removed");
+}
+
+#[test]
+fn the_schema_is_json_and_the_plans_that_come_along_are_valid() {
+    let schema = midwire(&["schema"]);
+    assert!(json(&schema)["properties"]["events"].is_object());
+    let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans");
+    let mut arguments = vec!["validate".to_owned()];
+    arguments.extend(
+        fs::read_dir(plans)
+            .expect("plans")
+            .map(|p| p.expect("plan").path().display().to_string()),
+    );
+    assert!(arguments.len() > 3);
+    let output = midwire(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+}
