@@ -43,26 +43,26 @@ package mw_pkg;
 
   // What the parser read from a frame. Exactly one a frame, in the frames' order.
   typedef struct packed {
-    logic [63:0]  stamp;         // ns, first beat at ingress
-    logic [31:0]  packet_id;     // counts frames of this lane's ingress from 0
-    logic         lane;          // 0: A to B, 1: B to A
+    logic [63:0]  stamp;           // ns, first beat at ingress
+    logic [31:0]  packet_id;       // counts frames of this lane's ingress from 0
+    logic         lane;            // 0: A to B, 1: B to A
     proto_e       proto;
-    logic         malformed;     // a header lies or is cut; the frame passes, untracked
-    logic         is_ip;         // l3_offset holds and the ECN field may be edited
+    logic         malformed;       // a header lies or is cut; the frame passes, untracked
+    logic         is_ip;           // l3_offset holds and the ECN field may be edited
     logic         is_ip6;
-    logic [7:0]   l3_offset;     // bytes from the start of the frame
+    logic [7:0]   l3_offset;       // bytes from the start of the frame
     logic [7:0]   l4_offset;
     logic [7:0]   payload_offset;  // first byte after the TCP options, BTH and its extensions
-    logic [15:0]  payload_len;   // bytes of TCP payload; RoCE: payload and pad without ICRC
-    logic [127:0] src;           // IPv4 in the low 32 bits
+    logic [15:0]  payload_len;     // bytes of TCP payload; RoCE: payload and pad without ICRC
+    logic [127:0] src;             // IPv4 in the low 32 bits
     logic [127:0] dst;
     logic [15:0]  sport;
     logic [15:0]  dport;
-    logic [23:0]  qpn;           // RoCE destination QP, else 0
-    logic [31:0]  f0;            // TCP sequence number | RoCE {opcode[7:0], psn[23:0]}
-    logic [31:0]  f1;            // TCP acknowledgement | RoCE AETH {syndrome, msn} or 0
-    logic [15:0]  f2;            // TCP window | RoCE {BTH byte 1, BTH byte 4 [7:6], AckReq, 5'b0}
-    logic [7:0]   flags;         // TCP flags byte (CWR .. FIN) | 0
+    logic [23:0]  qpn;             // RoCE destination QP, else 0
+    logic [31:0]  f0;              // TCP sequence number | RoCE {opcode[7:0], psn[23:0]}
+    logic [31:0]  f1;              // TCP acknowledgement | RoCE AETH {syndrome, msn} or 0
+    logic [15:0]  f2;              // TCP window | RoCE {BTH byte 1, BTH byte 4 [7:6], AckReq, 5'b0}
+    logic [7:0]   flags;           // TCP flags byte (CWR .. FIN) | 0
   } header_t;
 
   // Where a packet stands in its connection.
@@ -183,17 +183,15 @@ package mw_pkg;
   typedef struct packed {
     logic [14:0] reserved;
     logic        valid;
-    logic [7:0]  first;   // iteration, from 1
-    logic [7:0]  last;    // 255: without end
+    logic [7:0]  first;     // iteration, from 1
+    logic [7:0]  last;      // 255: without end
   } clause_range_t;  // 32
   typedef struct packed {
     logic [15:0]   action;  // index into the action table
     clause_range_t range;
   } clause_t;  // 48
   localparam int unsigned Clauses = 4;
-  typedef struct packed {
-    clause_t [Clauses-1:0] clause;
-  } slot_t;  // 192
+  typedef struct packed {clause_t [Clauses-1:0] clause;} slot_t;  // 192
 
   // TblState: 80 bits
   typedef struct packed {
@@ -224,18 +222,18 @@ package mw_pkg;
     logic [127:0] src;
     logic [127:0] dst;
     logic [15:0]  sport;
-    logic [23:0]  dport;  // TCP destination port | RoCE destination QP
+    logic [23:0]  dport;   // TCP destination port | RoCE destination QP
   } select_t;
   // index {selector, part}: part 0 the value, part 1 the mask, each in the low bits of a row.
 
   // TblConn row. A write sets the bases and begins the connection's positions anew.
   typedef struct packed {
-    flow_key_t   key;
-    logic        opener_hi;        // TCP: the endpoint that opened it is the high one of the key
-    logic        opener_lane;      // lane of the packet that opened the connection
-    logic [1:0]  base_valid;       // per lane
-    logic [1:0][31:0] base;        // per lane: TCP ISN + 1 | RoCE first PSN
-    logic        valid;
+    flow_key_t        key;
+    logic             opener_hi;    // TCP: the endpoint that opened it is the high one of the key
+    logic             opener_lane;  // lane of the packet that opened the connection
+    logic [1:0]       base_valid;   // per lane
+    logic [1:0][31:0] base;         // per lane: TCP ISN + 1 | RoCE first PSN
+    logic             valid;
   } conn_info_t;
 
   // Hash of way `way`: bit j of the index is the parity of key & mask(way, j). The masks
@@ -256,11 +254,10 @@ package mw_pkg;
 
   // mask(way, j) for keys of up to HashKeyMax bits.
   localparam int unsigned HashKeyMax = 320;
-  function automatic logic [HashKeyMax-1:0] hash_mask(input int unsigned way,
-                                                      input int unsigned j);
+  function automatic logic [HashKeyMax-1:0] hash_mask(input int unsigned way, input int unsigned j);
     logic [HashKeyMax-1:0] mask;
     for (int unsigned word = 0; word < HashKeyMax / 64; word++)
-      mask[64*word+:64] = mask_word(way, j, word);
+    mask[64*word+:64] = mask_word(way, j, word);
     return mask;
   endfunction
 
