@@ -8,8 +8,9 @@
 use std::fmt::Write as _;
 
 use midwire_trace::units::Lane;
+use serde::{Deserialize, Serialize};
 
-use crate::tcp::{Connection, Retransmission, TcpPacket};
+use crate::tcp::{Connection, TcpPacket};
 
 /// A row of the table of events.
 #[derive(Clone, Debug)]
@@ -19,22 +20,24 @@ pub struct EventRow {
     /// What the plan asks for.
     pub asked: String,
     /// Times that it fired.
-    pub fired: u64,
+    pub fired: u32,
+    /// Times that it has to fire; nothing when the plan leaves it open.
+    pub wanted: Option<u32>,
     /// What was measured.
     pub measured: String,
     /// Fired as asked.
     pub passed: bool,
 }
 
-/// A statement that held or did not.
-#[derive(Clone, Debug)]
+/// A statement that holds or does not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// What was to hold.
+    /// What has to hold.
     pub what: String,
     /// What was found.
     pub found: String,
-    /// Whether it held.
-    pub passed: bool,
+    /// Whether it holds.
+    pub holds: bool,
 }
 
 /// A TCP connection with its packets.
@@ -69,6 +72,8 @@ pub struct Report<'a> {
     pub integrity: Vec<Check>,
     /// The connections.
     pub pictures: Vec<Picture<'a>>,
+    /// Card time of the first record, ns, from which the times of the run count.
+    pub start_ns: u64,
     /// The plan as it was given.
     pub plan: String,
 }
@@ -104,7 +109,7 @@ pub fn html(r: &Report<'_>) -> String {
     checks(&mut o, "Expectations", "Expected", &r.expectations);
     retransmissions(&mut o, &r.pictures);
     for p in &r.pictures {
-        picture(&mut o, p);
+        picture(&mut o, p, r.start_ns);
     }
     checks(&mut o, "Is the capture complete?", "Proof", &r.integrity);
     o.push_str("<h2>The run</h2><table>");
@@ -153,7 +158,10 @@ fn events(o: &mut String, rows: &[EventRow]) {
             "<tr><td class=\"n\">{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td><td>{}</td></tr>",
             e.number,
             escape(&e.asked),
-            e.fired,
+            match e.wanted {
+                Some(wanted) => format!("{} of {wanted}", e.fired),
+                None => e.fired.to_string(),
+            },
             escape(&e.measured).replace('\n', "<br>"),
             tick(e.passed)
         );
@@ -175,7 +183,7 @@ fn checks(o: &mut String, heading: &str, column: &str, rows: &[Check]) {
             "<tr><td>{}</td><td>{}</td><td>{}</td></tr>",
             escape(&c.what),
             escape(&c.found),
-            tick(c.passed)
+            tick(c.holds)
         );
     }
     o.push_str("</table></div>");
@@ -204,15 +212,11 @@ fn retransmissions(o: &mut String, pictures: &[Picture<'_>]) {
                  <td>{}</td><td class=\"n\">{}</td><td>packet {} {}</td><td class=\"n\">{}</td></tr>",
                 p.connection.connection,
                 r.direction,
-                if r.segment == 0 {
-                    "SYN".to_owned()
-                } else {
-                    r.segment.to_string()
-                },
+                r.what(),
                 r.byte,
                 r.transmission,
                 span(r.after_ns),
-                escape(&cause(r)),
+                r.why(),
                 r.reaction_ns.map_or_else(String::new, span),
                 r.previous,
                 if r.previous_lost {
@@ -233,15 +237,6 @@ fn retransmissions(o: &mut String, pictures: &[Picture<'_>]) {
         }
     }
     o.push_str("</table></div>");
-}
-
-/// The cause with its evidence.
-pub fn cause(r: &Retransmission) -> String {
-    if r.duplicate_acks > 0 {
-        format!("{} ({} duplicate ACKs)", r.cause, r.duplicate_acks)
-    } else {
-        r.cause.to_string()
-    }
 }
 
 /// A span of time with a fitting unit, four digits.
@@ -268,7 +263,7 @@ const W: f64 = 1080.0;
 const H: f64 = 380.0;
 const LEFT: f64 = 74.0;
 const RIGHT: f64 = 14.0;
-const TOP: f64 = 14.0;
+const TOP: f64 = 28.0;
 const BOTTOM: f64 = 34.0;
 
 impl View {
@@ -298,7 +293,7 @@ struct Drawn<'a> {
 /// Closer views of one connection; more events than this are told of in the table alone.
 const VIEWS: usize = 8;
 
-fn picture(o: &mut String, p: &Picture<'_>) {
+fn picture(o: &mut String, p: &Picture<'_>, start_ns: u64) {
     let c = p.connection;
     let _ = write!(
         o,
@@ -326,9 +321,11 @@ fn picture(o: &mut String, p: &Picture<'_>) {
             o,
             "<h3>{lane}: bytes over time</h3><p class=\"key soft\"><span><i style=\"background:var(--data)\"></i>data</span>\
              <span><i style=\"background:var(--ack)\"></i>acknowledged by the other end</span><span><i style=\"background:var(--again)\"></i>sent again</span>\
-             <span><i style=\"background:var(--bad)\"></i>dropped or corrupted by an event</span><span><i style=\"background:var(--mark)\"></i>marked or delayed by an event</span></p>"
+             <span>by an event, with its number:</span><span><b style=\"color:var(--bad)\">✕</b> dropped</span><span><b style=\"color:var(--bad)\">□</b> corrupted</span>\
+             <span><b style=\"color:var(--mark)\">◆</b> marked</span><span><b style=\"color:var(--mark)\">⋯●</b> delayed</span></p>"
         );
         draw(o, all, &drawn, &acks);
+        began(o, all, start_ns);
         let mut shown: Vec<View> = Vec::new();
         for d in drawn.iter().filter(|d| d.p.event.is_some()) {
             if shown.len() == VIEWS || shown.iter().any(|v| v.holds(d.p.time_ns)) {
@@ -337,10 +334,17 @@ fn picture(o: &mut String, p: &Picture<'_>) {
             if let Some(v) = around(d, &drawn, all) {
                 let _ = write!(o, "<h3>Around event {}</h3>", d.p.event.unwrap_or_default());
                 draw(o, v, &drawn, &acks);
+                began(o, v, start_ns);
                 shown.push(v);
             }
         }
     }
+}
+
+/// What a picture's axis of time counts from.
+fn began(o: &mut String, v: View, start_ns: u64) {
+    let from = span_short(v.t0.saturating_sub(start_ns));
+    let _ = write!(o, "<p class=\"soft\">Time from {from} of the run.</p>");
 }
 
 fn place(packets: &[TcpPacket], lane: Lane) -> (Vec<Drawn<'_>>, Vec<(u64, u64, &TcpPacket)>) {
@@ -420,23 +424,7 @@ fn draw(o: &mut String, v: View, drawn: &[Drawn<'_>], acks: &[(u64, u64, &TcpPac
         "<svg viewBox=\"0 0 {W} {H}\" role=\"img\" aria-label=\"time–sequence picture\">"
     );
     axes(o, v);
-    // Acknowledgements as steps: at most two points a pixel column.
-    let mut path = String::new();
-    let mut column = i64::MIN;
-    for (t, ack, _) in acks
-        .iter()
-        .filter(|(t, a, p)| v.holds(*t) && *a >= v.s0 && *a <= v.s1 + 1 && p.left_ns.is_some())
-    {
-        let (x, y) = (v.x(*t), v.y(*ack));
-        if x as i64 != column || acks.len() < 2000 {
-            let _ = if path.is_empty() {
-                write!(path, "M{x:.1} {y:.1}")
-            } else {
-                write!(path, "H{x:.1}V{y:.1}")
-            };
-            column = x as i64;
-        }
-    }
+    let path = acknowledged(v, acks);
     let _ = write!(
         o,
         "<path d=\"{path}\" fill=\"none\" stroke=\"var(--ack)\" stroke-width=\"1.2\"/>"
@@ -486,6 +474,34 @@ fn draw(o: &mut String, v: View, drawn: &[Drawn<'_>], acks: &[(u64, u64, &TcpPac
         mark(o, v, p, x, y, &title);
     }
     o.push_str("</svg>");
+}
+
+/// The line of acknowledgements that got past the card, as steps from the left edge to the right
+/// one. What lies outside of the view runs along its border.
+fn acknowledged(v: View, acks: &[(u64, u64, &TcpPacket)]) -> String {
+    let y = |ack: u64| v.y(ack.clamp(v.s0, v.s1));
+    let passed = || acks.iter().filter(|(.., p)| p.left_ns.is_some());
+    let mut path = String::new();
+    if let Some((_, ack, _)) = passed().take_while(|(t, ..)| *t < v.t0).last() {
+        let _ = write!(path, "M{LEFT} {:.1}", y(*ack));
+    }
+    // In a long capture at most two points a pixel column.
+    let mut column = i64::MIN;
+    for (t, ack, _) in passed().filter(|(t, ..)| v.holds(*t)) {
+        let x = v.x(*t);
+        if x as i64 != column || acks.len() < 2000 {
+            let _ = if path.is_empty() {
+                write!(path, "M{x:.1} {:.1}", y(*ack))
+            } else {
+                write!(path, "H{x:.1}V{:.1}", y(*ack))
+            };
+            column = x as i64;
+        }
+    }
+    if !path.is_empty() {
+        let _ = write!(path, "H{:.1}", W - RIGHT);
+    }
+    path
 }
 
 fn special(o: &mut String, v: View, d: &Drawn<'_>) {
@@ -577,11 +593,12 @@ fn axes(o: &mut String, v: View) {
             span_short(t)
         );
     }
+    // Above every tick: those are at TOP or below.
     let _ = write!(
         o,
         "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">bytes</text>",
         LEFT - 6.0,
-        TOP + 2.0
+        TOP - 14.0
     );
 }
 
@@ -612,3 +629,6 @@ fn span_short(ns: u64) -> String {
         _ => format!("{} s", plain(ns as f64 / 1e9)),
     }
 }
+
+#[cfg(test)]
+mod tests;

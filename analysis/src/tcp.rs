@@ -92,8 +92,10 @@ impl std::fmt::Display for Cause {
 }
 
 /// A segment that was sent again.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retransmission {
+    /// Number of its connection.
+    pub connection: u16,
     /// Number of the packet in the capture.
     pub packet: u64,
     /// Which way it went.
@@ -121,6 +123,25 @@ pub struct Retransmission {
     /// From the evidence that was enough (third duplicate or first selective acknowledgement) to
     /// this packet, ns; includes the way from the card to the sender and back.
     pub reaction_ns: Option<u64>,
+}
+
+impl Retransmission {
+    /// The cause with its evidence.
+    pub fn why(&self) -> String {
+        match self.duplicate_acks {
+            0 => self.cause.to_string(),
+            1 => format!("{}, 1 duplicate ACK", self.cause),
+            n => format!("{}, {n} duplicate ACKs", self.cause),
+        }
+    }
+
+    /// The segment of new data by its number, or the SYN.
+    pub fn what(&self) -> String {
+        match self.segment {
+            0 => "SYN".to_owned(),
+            n => n.to_string(),
+        }
+    }
 }
 
 /// One direction of a connection.
@@ -174,6 +195,7 @@ struct Sent {
 /// What a sender has sent and heard.
 #[derive(Default)]
 struct Sender {
+    connection: u16,
     base: Option<u32>,
     highest: u64,
     segments: u32,
@@ -266,6 +288,7 @@ impl Sender {
         out.retransmitted += 1;
         out.unneeded += u32::from(!before.lost);
         Some(Retransmission {
+            connection: self.connection,
             packet: p.number,
             direction: p.lane,
             segment,
@@ -387,7 +410,10 @@ impl Sender {
 
 /// Reads one connection. `packets` are all its packets in the order in which they came in.
 pub fn analyze(connection: u16, packets: &[TcpPacket]) -> Connection {
-    let mut senders = [Sender::default(), Sender::default()];
+    let mut senders = [(); 2].map(|()| Sender {
+        connection,
+        ..Sender::default()
+    });
     let mut directions = [Direction::default(), Direction::default()];
     let mut retransmissions = Vec::new();
     let mut reset = None;
@@ -406,6 +432,7 @@ pub fn analyze(connection: u16, packets: &[TcpPacket]) -> Connection {
                 directions[me].retransmitted += 1;
                 directions[me].unneeded += u32::from(!s.lost);
                 retransmissions.push(Retransmission {
+                    connection,
                     packet: p.number,
                     direction: p.lane,
                     segment: 0,

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use midwire_trace::capture::Stop;
 use midwire_trace::packet::{Packet, TcpOption};
 use midwire_trace::{Actions, Capture, Proto, Record, Tap};
 
@@ -14,8 +13,8 @@ use crate::tcp::TcpPacket;
 pub struct View {
     /// Packets of each connection that the card knew.
     pub connections: BTreeMap<u16, Vec<TcpPacket>>,
-    /// Where reading stopped before the end of the capture.
-    pub stop: Option<Stop>,
+    /// Card time of the first record, ns.
+    pub start_ns: u64,
 }
 
 /// Reads a capture. `event` names the plan's event that touched a packet, from its ingress
@@ -30,6 +29,9 @@ pub fn read(capture: &Capture, event: impl Fn(&Record) -> Option<u32>) -> View {
     while let Some(entry) = entries.next_entry() {
         number += 1;
         let r = &entry.record;
+        if number == 1 {
+            view.start_ns = r.time.0;
+        }
         let Some(connection) = r.connection.filter(|_| r.proto == Proto::Tcp) else {
             continue;
         };
@@ -84,3 +86,6 @@ fn sack(snapshot: &[u8], length: usize) -> Vec<(u32, u32)> {
         .flatten()
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

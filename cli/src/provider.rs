@@ -2,6 +2,7 @@
 //! Where cards come from: a virtual one that is started for the run, one that is served on a
 //! vfio-user socket, or a board.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -34,6 +35,16 @@ impl FromStr for Place {
             _ => Err(
                 "expected virtual, socket:PATH or pci:ADDRESS such as pci:0000:01:00.0".to_owned(),
             ),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Virtual => f.write_str("virtual"),
+            Self::Socket(path) => write!(f, "socket:{}", path.display()),
+            Self::Pci(address) => write!(f, "pci:{address}"),
         }
     }
 }
@@ -76,28 +87,34 @@ impl Provider {
 
 impl CardProvider for Provider {
     fn provide(&mut self, request: CardRequest) -> Result<Provided, String> {
-        match &self.place {
-            Place::Virtual => start(request),
-            there => {
-                if request
-                    .ports
-                    .iter()
-                    .any(|p| matches!(p, PortFeed::Pcap { .. }))
-                {
-                    return Err("files are played by a virtual card that is started for the run: leave --card away".to_owned());
-                }
+        let external = |port: &PortFeed| matches!(port, PortFeed::External);
+        match (&self.place, request.ports.iter().all(external)) {
+            (Place::Virtual, false) => start(request),
+            (Place::Virtual, true) => Err(
+                "the endpoints of this plan are plugged into a card that is there already: say which, --card socket:PATH or --card pci:ADDRESS"
+                    .to_owned(),
+            ),
+            (there, true) => Ok(Provided {
+                device: Box::new(there.open()?),
+                feed: Box::new(Theirs),
+            }),
+            (there, false) => {
+                let own = match request.ports {
+                    [PortFeed::Tap(_), _] => "makes its own hosts, whose TAPs",
+                    _ => "plays files, which",
+                };
                 Err(format!(
-                    "this plan makes its own hosts, and their TAPs can only be plugged into a virtual card that is started for the run, not into {}",
-                    match there {
-                        Place::Socket(path) => path.display().to_string(),
-                        Place::Pci(address) => address.clone(),
-                        Place::Virtual => String::new(),
-                    }
+                    "this plan {own} can only be plugged into a virtual card that is started for the run: leave --card away, or give the plan endpoints `a: external` and `b: external` to use what is plugged into {there}"
                 ))
             }
         }
     }
 }
+
+/// What others have plugged into a card.
+struct Theirs;
+
+impl Feed for Theirs {}
 
 fn start(request: CardRequest) -> Result<Provided, String> {
     let width = match request.width {
@@ -131,7 +148,8 @@ fn start(request: CardRequest) -> Result<Provided, String> {
 fn port(feed: PortFeed) -> PortConfig {
     match feed {
         PortFeed::Tap(fd) => PortConfig::TapFd(fd),
-        PortFeed::Pcap {
+        PortFeed::External
+        | PortFeed::Pcap {
             input: None,
             output: None,
             ..

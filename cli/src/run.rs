@@ -4,7 +4,7 @@
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -91,7 +91,7 @@ impl Run {
             }
             let this = run.verdict.exit_code;
             code = worse(code, this);
-            if run.recorded.interrupted {
+            if interrupt.load(Ordering::Relaxed) {
                 break;
             }
         }

@@ -4,12 +4,14 @@
 use std::fs;
 use std::path::Path;
 
+use midwire_analysis::report::Check;
 use midwire_trace::{Accounting, Capture};
 
 use crate::expect::{self, Facts};
 use crate::measure::{self, TouchedPackets};
+use crate::plan::Event;
 use crate::report::{self, TcpView};
-use crate::run_file::{self, CaptureRecord, Check, Findings, Integrity, Recorded, RunFile, files};
+use crate::run_file::{self, CaptureRecord, Findings, Integrity, Recorded, RunFile, files};
 use crate::verdict::judge;
 use crate::{Error, compile, junit, twin};
 
@@ -47,26 +49,36 @@ pub(crate) fn conclude(directory: &Path, recorded: Recorded) -> Result<RunFile, 
     Ok(run)
 }
 
-/// What a packet of the run is told to be in exports: the events that touched it, or nothing.
+/// What a packet of the run is told to be in exports: the events that touched it, or the events
+/// whose position it is without being asked for. Nothing for all other packets.
 pub fn comment(recorded: &Recorded, record: &midwire_trace::Record) -> Option<String> {
-    let events = compile::events_at(
-        &recorded.positions,
-        compile::direction(record.lane),
-        record.slot?,
-        record.iteration,
-    );
-    let comments: Vec<String> = events
+    let slot = record.slot?;
+    let touched = compile::events_at(&recorded.positions, record.lane, slot, record.iteration);
+    if touched.is_empty() {
+        let mut positions = recorded.positions.iter();
+        let position = positions.find(|p| p.direction == record.lane && p.slot == slot)?;
+        let first = *position.clauses.first()?.events.first()?;
+        return Some(format!(
+            "position of event {}: {}, iteration {}, nothing asked",
+            position.event_numbers(),
+            event(recorded, first)?.identity_text(),
+            record.iteration
+        ));
+    }
+    let comments: Vec<String> = touched
         .iter()
         .filter_map(|&number| {
-            let event = recorded
-                .plan
-                .parsed
-                .events
-                .get(number.checked_sub(1)? as usize)?;
+            let event = event(recorded, number)?;
             Some(compile::comment(event, number, record.iteration))
         })
         .collect();
-    (!comments.is_empty()).then(|| comments.join("; "))
+    Some(comments.join("; "))
+}
+
+/// An event of the plan by its number.
+fn event(recorded: &Recorded, number: u32) -> Option<&Event> {
+    let index = usize::try_from(number.checked_sub(1)?).ok()?;
+    recorded.plan.parsed.events.get(index)
 }
 
 fn findings(
@@ -180,5 +192,39 @@ fn integrity(account: &Accounting, capture: &CaptureRecord, slots: Vec<Check>) -
         complete,
         summary,
         checks,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use midwire_trace::{Lane, Record};
+
+    #[test]
+    fn a_packet_at_a_position_says_whose_it_is() {
+        let recorded = fixture::recorded();
+        let told = |lane, slot, iteration| {
+            let record = Record {
+                lane,
+                slot,
+                iteration,
+                ..Record::default()
+            };
+            comment(&recorded, &record)
+        };
+        let at = |iteration| told(Lane::AtoB, Some(0), iteration).unwrap();
+        assert_eq!(at(2), "event 1: drop, connection 0 packet 5, iteration 2");
+        assert_eq!(
+            at(3),
+            "position of event 1: connection 0 packet 5, iteration 3, nothing asked"
+        );
+        for (lane, slot) in [
+            (Lane::AtoB, None),
+            (Lane::AtoB, Some(1)),
+            (Lane::BtoA, Some(0)),
+        ] {
+            assert_eq!(told(lane, slot, 1), None);
+        }
     }
 }

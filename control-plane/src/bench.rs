@@ -15,9 +15,9 @@ use crate::plan::CardTime;
 /// What a run asks for.
 #[derive(Debug)]
 pub struct CardRequest {
-    /// Bits of the core's data path.
+    /// Bits of the data path of a card that is made for the run.
     pub width: u32,
-    /// What the card's time follows.
+    /// What the time of such a card follows.
     pub time: CardTime,
     /// What is plugged into ports A and B.
     pub ports: [PortFeed; 2],
@@ -25,7 +25,7 @@ pub struct CardRequest {
     pub directory: PathBuf,
 }
 
-/// What is plugged into a port of a virtual card.
+/// What is plugged into a port.
 #[derive(Debug)]
 pub enum PortFeed {
     /// The other side of a TAP: one read or write is one frame.
@@ -39,6 +39,8 @@ pub enum PortFeed {
         /// Frames that leave.
         output: Option<PathBuf>,
     },
+    /// What the user has plugged into a card that is there already.
+    External,
 }
 
 /// A card, and the hold on what feeds its ports.

@@ -2,10 +2,11 @@
 //! From a plan to the driver's program, and the way back from a record to the plan's events.
 
 use midwire_driver as driver;
+use midwire_trace::Lane;
 
 use crate::merge::{self, MergedClause, Position, PositionKey};
 use crate::plan::{
-    Action, CorruptBase, Direction, Event, Iterations, Kind, Network, Plan, Selector, Transport,
+    Action, CorruptBase, Event, Iterations, Kind, Network, Plan, Selector, Transport, lane_from,
 };
 use crate::run_file::{ClauseRecord, PositionRecord};
 
@@ -88,7 +89,7 @@ fn number(index: usize) -> u32 {
 /// The events that act on the n-th packet of a slot: numbers in the plan, from 1.
 pub fn events_at(
     positions: &[PositionRecord],
-    direction: Direction,
+    direction: Lane,
     slot: u32,
     iteration: u8,
 ) -> &[u32] {
@@ -107,25 +108,10 @@ pub fn events_at(
 /// iteration 1`.
 pub fn comment(event: &Event, number: u32, iteration: u8) -> String {
     format!(
-        "event {number}: {}, connection {} {}, iteration {iteration}",
+        "event {number}: {}, {}, iteration {iteration}",
         event.action,
-        event.connection,
-        event.position_text()
+        event.identity_text()
     )
-}
-
-pub(crate) fn lane(direction: Direction) -> driver::Lane {
-    match direction {
-        Direction::AToB => driver::Lane::AtoB,
-        Direction::BToA => driver::Lane::BtoA,
-    }
-}
-
-pub(crate) fn direction(lane: driver::Lane) -> Direction {
-    match lane {
-        driver::Lane::AtoB => Direction::AToB,
-        driver::Lane::BtoA => Direction::BToA,
-    }
 }
 
 /// One for each transport that it leaves open.
@@ -144,7 +130,7 @@ fn selector(selector: &Selector) -> Vec<driver::Selector> {
     transports
         .iter()
         .map(|&transport| driver::Selector {
-            lane: selector.from.map(|side| lane(side.sends())),
+            lane: selector.from.map(lane_from),
             source: selector.source.map(prefix),
             destination: selector.destination.map(prefix),
             destination_port: selector.port.map(u32::from).or(selector.qp),
@@ -155,7 +141,7 @@ fn selector(selector: &Selector) -> Vec<driver::Selector> {
 
 fn position(key: &PositionKey, clauses: &[MergedClause]) -> driver::PositionEvents {
     driver::PositionEvents {
-        lane: lane(key.direction),
+        lane: key.direction,
         // A plan's numbers are below 65535.
         connection: u16::try_from(key.connection).unwrap_or(u16::MAX),
         at: match key.position {
@@ -290,9 +276,9 @@ mod tests {
             .collect();
         let records = compiled.records(&slots);
         let slot = slots[five].slot;
-        let at = |iteration| events_at(&records, Direction::AToB, slot, iteration);
+        let at = |iteration| events_at(&records, Lane::AtoB, slot, iteration);
         assert_eq!((at(1), at(3), at(200)), (&[2][..], &[2, 3][..], &[3][..]));
-        assert_eq!(events_at(&records, Direction::BToA, slot, 1), &[] as &[u32]);
+        assert_eq!(events_at(&records, Lane::BtoA, slot, 1), &[] as &[u32]);
         assert_eq!(at(0), &[] as &[u32]);
     }
 

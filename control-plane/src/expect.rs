@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Holds what was found against what the plan expects of the device under test.
 
+use midwire_analysis::tcp::{Cause, Retransmission};
+use midwire_trace::Lane;
+
 use crate::plan::{
-    Direction, Expectation, ExpectedCause, RetransmissionCount, RetransmissionExpectation,
-    TrafficOutcome,
+    Expectation, ExpectedCause, RetransmissionCount, RetransmissionExpectation, TrafficOutcome,
 };
-use crate::run_file::{Cause, ConnectionRecord, ExpectationRecord, Retransmission, TrafficRecord};
+use crate::run_file::{ConnectionRecord, ExpectationRecord, TrafficRecord};
 use crate::text::time;
 
 /// What expectations are about.
@@ -43,7 +45,7 @@ pub fn evaluate(expectations: &[Expectation], facts: Facts<'_>) -> Vec<Expectati
         .collect()
 }
 
-fn of(connection: u32, direction: Option<Direction>) -> String {
+fn of(connection: u32, direction: Option<Lane>) -> String {
     match direction {
         Some(direction) => format!("connection {connection} {direction}"),
         None => format!("connection {connection}"),
@@ -122,13 +124,14 @@ impl<'a> Facts<'a> {
     fn of(
         &self,
         connection: u32,
-        direction: Option<Direction>,
+        direction: Option<Lane>,
     ) -> Result<impl Iterator<Item = &'a Retransmission> + use<'a>, (bool, String)> {
         if !self.connections.iter().any(|c| c.number == connection) {
             return Err((false, format!("there was no connection {connection}")));
         }
         Ok(self.retransmissions.iter().filter(move |r| {
-            r.connection == connection && direction.is_none_or(|direction| r.direction == direction)
+            u32::from(r.connection) == connection
+                && direction.is_none_or(|direction| r.direction == direction)
         }))
     }
 
@@ -138,7 +141,7 @@ impl<'a> Facts<'a> {
             Err(absent) => return absent,
         };
         let named: Vec<_> = all
-            .filter(|r| expected.packet.is_none_or(|packet| r.packet == packet))
+            .filter(|r| expected.packet.is_none_or(|packet| r.segment == packet))
             .filter(|r| {
                 let covers = |byte| (r.byte..r.byte + u64::from(r.bytes)).contains(&byte);
                 expected.byte.is_none_or(covers)

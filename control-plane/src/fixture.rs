@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A small run that passes, for tests to break.
 
-use crate::plan::{Direction, Plan};
+use midwire_analysis::report::Check;
+use midwire_analysis::tcp::{Cause, Retransmission};
+use midwire_trace::Lane;
+
+use crate::plan::Plan;
 use crate::run_file::*;
 use crate::verdict;
 
@@ -39,7 +43,7 @@ pub fn recorded() -> Recorded {
             parameters: serde_json::json!({}),
         }),
         positions: vec![PositionRecord {
-            direction: Direction::AToB,
+            direction: Lane::AtoB,
             slot: 0,
             connection: 0,
             clauses: vec![ClauseRecord {
@@ -61,7 +65,7 @@ pub fn recorded() -> Recorded {
         connections: vec![ConnectionRecord {
             number: 0,
             text: "TCP 10.77.0.1:40000 > 10.77.0.2:5001".into(),
-            opener: Direction::AToB,
+            opener: Lane::AtoB,
         }],
         traffic: vec![TrafficRecord {
             number: 1,
@@ -80,12 +84,13 @@ fn retransmission(
     transmission: u32,
     after_ns: u64,
     cause: Cause,
-    evidence: &str,
+    duplicate_acks: u32,
 ) -> Retransmission {
     Retransmission {
         connection: 0,
-        direction: Direction::AToB,
-        packet: 5,
+        direction: Lane::AtoB,
+        packet: 25,
+        segment: 5,
         byte: 5_792,
         bytes: 1_448,
         transmission,
@@ -93,7 +98,9 @@ fn retransmission(
         after_ns,
         previous_lost: true,
         cause,
-        evidence: evidence.into(),
+        previous: 8,
+        duplicate_acks,
+        reaction_ns: None,
     }
 }
 
@@ -129,8 +136,8 @@ pub fn findings() -> Findings {
             }],
         },
         retransmissions: vec![
-            retransmission(2, 300_000, Cause::Fast, "3 duplicate ACKs"),
-            retransmission(3, 204_000_000, Cause::Timeout, ""),
+            retransmission(2, 300_000, Cause::Fast, 3),
+            retransmission(3, 204_000_000, Cause::Timeout, 0),
         ],
         expectations: vec![ExpectationRecord {
             number: 1,

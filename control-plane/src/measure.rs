@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
+use midwire_analysis::report::Check;
 use midwire_trace::packet::Packet;
-use midwire_trace::{Actions, Capture, Flags, Record, Tap};
+use midwire_trace::{Actions, Capture, Flags, Lane, Record, Tap};
 
-use crate::compile::direction;
-use crate::plan::{Direction, Event, Iterations, Plan};
-use crate::run_file::{ChangedByte, Check, DelayMeasure, EventRecord, Firing, PositionRecord};
+use crate::plan::{Duration, Event, Iterations, Plan};
+use crate::run_file::{ChangedByte, DelayMeasure, EventRecord, Firing, PositionRecord};
 use crate::text::time;
 
 /// A packet that hit a slot.
@@ -46,7 +46,7 @@ struct Hit<'a> {
 /// Packets that hit a slot, and the time of the first record.
 #[derive(Debug, Default)]
 pub(crate) struct TouchedPackets {
-    packets: BTreeMap<(Direction, u32), Touched>,
+    packets: BTreeMap<(Lane, u32), Touched>,
     start_ns: u64,
 }
 
@@ -66,7 +66,7 @@ impl TouchedPackets {
             }
             let packet = touched
                 .packets
-                .entry((direction(record.lane), record.packet_id))
+                .entry((record.lane, record.packet_id))
                 .or_default();
             let place = match record.tap {
                 Tap::Ingress => &mut packet.ingress,
@@ -348,9 +348,11 @@ fn tell(event: &Event, firing: &Firing, start_ns: u64) -> String {
     }
     if let Some(delay) = firing.delay {
         parts.push(format!(
-            "left {} later ({:+} ns)",
+            "left {} later (asked {}, {}{})",
             time(delay.measured_ns),
-            delay.error_ns
+            Duration(delay.asked_ns).for_people(),
+            if delay.error_ns < 0 { '−' } else { '+' },
+            time(delay.error_ns.unsigned_abs())
         ));
     }
     if event.action.ecn {
@@ -404,7 +406,7 @@ fn changed(before: &[u8], after: &[u8]) -> Vec<ChangedByte> {
 mod tests {
     use super::*;
     use crate::run_file::ClauseRecord;
-    use midwire_trace::{Lane, Nanos};
+    use midwire_trace::Nanos;
 
     const SLOT: u32 = 7;
 
@@ -448,7 +450,7 @@ mod tests {
 
     fn packets(all: Vec<(Seen, Option<Seen>)>) -> TouchedPackets {
         let packets = all.into_iter().map(|(ingress, egress)| {
-            let key = (Direction::AToB, ingress.record.packet_id);
+            let key = (Lane::AtoB, ingress.record.packet_id);
             (
                 key,
                 Touched {
@@ -465,7 +467,7 @@ mod tests {
 
     fn position(seen: u64, fired: u64) -> PositionRecord {
         PositionRecord {
-            direction: Direction::AToB,
+            direction: Lane::AtoB,
             slot: SLOT,
             connection: 0,
             clauses: vec![ClauseRecord {
@@ -548,7 +550,11 @@ mod tests {
             (delay.asked_ns, delay.measured_ns, delay.error_ns),
             (1_000_000, 1_000_012, 12)
         );
-        assert!(record.measured.contains("(+12 ns)"), "{}", record.measured);
+        assert!(
+            record.measured.contains("(asked 1 ms, +12 ns)"),
+            "{}",
+            record.measured
+        );
         for (left, done) in [(early, Actions::DELAY), (good, Actions(0))] {
             let all = vec![packet(1, 1, good, Actions::DELAY), packet(2, 2, left, done)];
             assert!(!measured("{delay: 1ms}", all).done);
@@ -618,7 +624,7 @@ mod tests {
             ),
         ]);
         // The second names another slot, and says that there was one more.
-        let second = packets.packets.get_mut(&(Direction::AToB, 2)).unwrap();
+        let second = packets.packets.get_mut(&(Lane::AtoB, 2)).unwrap();
         let record = &mut second.ingress.as_mut().unwrap().record;
         (record.slot, record.flags, record.connection) = (Some(SLOT + 1), Flags::MULTI, Some(0));
         let positions = [position(2, 2)];

@@ -6,13 +6,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::plan::{Action, Direction, Event, Iterations, Kind};
+use midwire_trace::Lane;
+
+use crate::plan::{Action, Event, Iterations, Kind};
 
 /// What names a position in the card: everything of an identity but the iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PositionKey {
     /// Direction of the packet.
-    pub direction: Direction,
+    pub direction: Lane,
     /// Connection, from 0.
     pub connection: u32,
     /// Place in it.

@@ -1,31 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the analysis of TCP says of a run, in the run's own terms, and the page for people.
 
-use midwire_analysis::report::{self, EventRow, Picture, Report};
-use midwire_analysis::tcp::{self, TcpPacket};
+use midwire_analysis::report::{self, Check, EventRow, Picture, Report};
+use midwire_analysis::tcp::{self, Retransmission, TcpPacket};
 use midwire_analysis::view;
 use midwire_trace::Capture;
 
-use crate::compile::{direction, events_at};
-use crate::run_file::{Cause, Check, Recorded, Retransmission, RunFile};
+use crate::compile::events_at;
+use crate::run_file::{Recorded, RunFile};
 
 /// The TCP connections of a capture.
 #[derive(Debug, Default)]
 pub(crate) struct TcpView {
     connections: Vec<(tcp::Connection, Vec<TcpPacket>)>,
+    start_ns: u64,
 }
 
 impl TcpView {
     pub fn read(capture: &Capture, recorded: &Recorded) -> TcpView {
         let event = |record: &midwire_trace::Record| {
-            let lane = direction(record.lane);
-            events_at(&recorded.positions, lane, record.slot?, record.iteration)
-                .first()
-                .copied()
+            events_at(
+                &recorded.positions,
+                record.lane,
+                record.slot?,
+                record.iteration,
+            )
+            .first()
+            .copied()
         };
-        let connections = view::read(capture, event).connections;
+        let view = view::read(capture, event);
         TcpView {
-            connections: connections
+            start_ns: view.start_ns,
+            connections: view
+                .connections
                 .into_iter()
                 .map(|(number, packets)| (tcp::analyze(number, &packets), packets))
                 .collect(),
@@ -35,40 +42,8 @@ impl TcpView {
     pub fn retransmissions(&self) -> Vec<Retransmission> {
         self.connections
             .iter()
-            .flat_map(|(connection, _)| {
-                let number = connection.connection.into();
-                connection
-                    .retransmissions
-                    .iter()
-                    .map(move |r| retransmission(number, r))
-            })
+            .flat_map(|(connection, _)| connection.retransmissions.iter().cloned())
             .collect()
-    }
-}
-
-fn retransmission(connection: u32, r: &tcp::Retransmission) -> Retransmission {
-    Retransmission {
-        connection,
-        direction: direction(r.direction),
-        packet: r.segment,
-        byte: r.byte,
-        bytes: r.bytes.into(),
-        transmission: r.transmission,
-        time_ns: r.time_ns,
-        after_ns: r.after_ns,
-        previous_lost: r.previous_lost,
-        cause: match r.cause {
-            tcp::Cause::Fast => Cause::Fast,
-            tcp::Cause::Timeout => Cause::Timeout,
-            tcp::Cause::AfterTimeout => Cause::AfterTimeout,
-            tcp::Cause::TailProbe => Cause::TailProbe,
-            tcp::Cause::Unknown => Cause::Unknown,
-        },
-        evidence: match r.duplicate_acks {
-            0 => String::new(),
-            1 => "1 duplicate ACK".to_owned(),
-            n => format!("{n} duplicate ACKs"),
-        },
     }
 }
 
@@ -76,11 +51,6 @@ fn retransmission(connection: u32, r: &tcp::Retransmission) -> Retransmission {
 pub(crate) fn html(run: &RunFile, tcp: &TcpView) -> String {
     let (recorded, findings) = (&run.recorded, &run.findings);
     let plan = &recorded.plan.parsed;
-    let check = |what: &str, found: &str, passed| report::Check {
-        what: what.to_owned(),
-        found: found.to_owned(),
-        passed,
-    };
     let mut facts = vec![
         ("Started", recorded.started.clone()),
         ("Ended", recorded.ended.clone()),
@@ -126,7 +96,8 @@ pub(crate) fn html(run: &RunFile, tcp: &TcpView) -> String {
             .map(|event| EventRow {
                 number: event.number,
                 asked: event.asked.clone(),
-                fired: event.fired.into(),
+                fired: event.fired,
+                wanted: event.wanted,
                 measured: event.measured.clone(),
                 passed: event.done,
             })
@@ -134,14 +105,13 @@ pub(crate) fn html(run: &RunFile, tcp: &TcpView) -> String {
         expectations: findings
             .expectations
             .iter()
-            .map(|e| check(&e.expected, &e.found, e.met))
+            .map(|e| Check {
+                what: e.expected.clone(),
+                found: e.found.clone(),
+                holds: e.met,
+            })
             .collect(),
-        integrity: findings
-            .integrity
-            .checks
-            .iter()
-            .map(|Check { what, found, holds }| check(what, found, *holds))
-            .collect(),
+        integrity: findings.integrity.checks.clone(),
         pictures: tcp
             .connections
             .iter()
@@ -151,6 +121,7 @@ pub(crate) fn html(run: &RunFile, tcp: &TcpView) -> String {
                 packets,
             })
             .collect(),
+        start_ns: tcp.start_ns,
         plan: recorded.plan.text.clone(),
     })
 }

@@ -15,9 +15,9 @@ use midwire_driver as driver;
 use midwire_endpoints as endpoints;
 use midwire_endpoints::traffic;
 
-use crate::bench::{Capturing, CardProvider, CardRequest, Device, PortFeed, Provided};
+use crate::bench::{Capturing, CardProvider, CardRequest, Device, Feed, PortFeed, Provided};
 use crate::compile::{self, Compiled};
-use crate::plan::{self, Endpoint, Pace, PcapEndpoint, Plan, Side, TapEndpoint, Traffic};
+use crate::plan::{self, Endpoint, Pace, PcapEndpoint, Plan, RunLength, Traffic};
 use crate::run_file::{
     CaptureRecord, CardRecord, ConnectionRecord, Findings, PlanRecord, Recorded, RunFile,
     TrafficRecord, files,
@@ -47,7 +47,8 @@ pub struct Options<'a> {
     pub repeat: (u32, u32),
     /// Hears how the run goes.
     pub progress: &'a mut dyn FnMut(&Progress),
-    /// Set to break the run off; it ends in order, with what was captured kept.
+    /// Set to break the run off; it ends in order, with what was captured kept. A run that lasts
+    /// until then comes to its verdict.
     pub interrupt: &'a AtomicBool,
 }
 
@@ -124,11 +125,12 @@ pub fn run(
         interrupt: options.interrupt,
         progress: options.progress,
         recorded: &mut recorded,
+        lasted: false,
     };
-    if let Err(error) = stage.carry_out(provider) {
-        recorded.error = Some(error);
-    }
-    recorded.interrupted = options.interrupt.load(Ordering::Relaxed);
+    let result = stage.carry_out(provider);
+    let interrupted = stage.interrupted();
+    recorded.error = result.err();
+    recorded.interrupted = interrupted;
     recorded.ended = Utc(SystemTime::now()).text();
     let run = analyze::conclude(&directory, recorded)?;
     Ok(RunOutcome { directory, run })
@@ -196,11 +198,13 @@ struct Stage<'a> {
     interrupt: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&Progress),
     recorded: &'a mut Recorded,
+    /// An interruption has ended a run that lasts until then.
+    lasted: bool,
 }
 
 impl Stage<'_> {
     fn interrupted(&self) -> bool {
-        self.interrupt.load(Ordering::Relaxed)
+        self.interrupt.load(Ordering::Relaxed) && !self.lasted
     }
 
     fn step(&mut self, name: &'static str) {
@@ -290,18 +294,18 @@ impl Stage<'_> {
     fn endpoints(&self) -> Step<(Option<endpoints::Hosts>, [PortFeed; 2])> {
         match (&self.plan.endpoints.a, &self.plan.endpoints.b) {
             (Endpoint::Tap(a), Endpoint::Tap(b)) => {
-                let (hosts, [a, b]) =
-                    endpoints::Hosts::new(&self.plan.name, &tap_host(a), &tap_host(b))
-                        .map_err(said)?;
+                let (hosts, [a, b]) = endpoints::Hosts::new(&self.plan.name, a, b).map_err(said)?;
                 Ok((Some(hosts), [PortFeed::Tap(a), PortFeed::Tap(b)]))
             }
-            (a, b) => Ok((None, [self.pcap_feed(a), self.pcap_feed(b)])),
+            (a, b) => Ok((None, [self.feed(a), self.feed(b)])),
         }
     }
 
-    fn pcap_feed(&self, endpoint: &Endpoint) -> PortFeed {
+    /// What is plugged into a port without a host.
+    fn feed(&self, endpoint: &Endpoint) -> PortFeed {
         let silent = PcapEndpoint::default();
         let pcap = match endpoint {
+            Endpoint::External => return PortFeed::External,
             Endpoint::Pcap(pcap) => pcap,
             Endpoint::Tap(_) => &silent,
         };
@@ -320,31 +324,55 @@ impl Stage<'_> {
         device: &dyn Device,
         capture: &dyn Capturing,
         hosts: Option<&endpoints::Hosts>,
-        feed: &mut dyn crate::bench::Feed,
+        feed: &mut dyn Feed,
     ) -> Step<()> {
         device.track(true).map_err(said)?;
         self.step("running traffic");
-        let deadline = Instant::now() + self.plan.timeouts.traffic.to_std();
-        match hosts {
-            Some(hosts) => self.traffic(hosts, capture, deadline)?,
-            None => {
-                feed.play()?;
-                while !self.interrupted() && !feed.played()? {
-                    if Instant::now() >= deadline {
-                        return Err(format!(
-                            "the frames of the files took longer than {}, see timeouts: traffic",
-                            self.plan.timeouts.traffic
-                        ));
-                    }
-                    if self.tell(capture) {
-                        break;
-                    }
-                    thread::sleep(TICK);
-                }
-            }
+        match self.plan.endpoints.a {
+            Endpoint::Pcap(_) => self.play(capture, feed)?,
+            _ if self.plan.traffic.is_empty() => self.last(capture),
+            _ => self.traffic(hosts, capture)?,
         }
         self.step("waiting for silence");
         self.settle(device, capture)
+    }
+
+    /// Lets the frames of files come in, to the last.
+    fn play(&mut self, capture: &dyn Capturing, feed: &mut dyn Feed) -> Step<()> {
+        let deadline = Instant::now() + self.plan.timeouts.traffic.to_std();
+        feed.play()?;
+        while !self.interrupted() && !feed.played()? {
+            if Instant::now() >= deadline {
+                return Err(format!(
+                    "the frames of the files took longer than {}, see timeouts: traffic",
+                    self.plan.timeouts.traffic
+                ));
+            }
+            if self.tell(capture) {
+                break;
+            }
+            thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    /// Looks on at external endpoints for as long as the plan says.
+    fn last(&mut self, capture: &dyn Capturing) {
+        let end = match self.plan.duration {
+            Some(RunLength::Of(duration)) => Instant::now().checked_add(duration.to_std()),
+            Some(RunLength::UntilInterrupted) | None => None,
+        };
+        while !self.tell(capture) {
+            let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                break;
+            }
+            if self.interrupted() {
+                self.lasted = end.is_none();
+                break;
+            }
+            thread::sleep(left.map_or(TICK, |left| left.min(TICK)));
+        }
     }
 
     /// Tells how far the capture is; true when it has ended by itself.
@@ -365,12 +393,8 @@ impl Stage<'_> {
     }
 
     /// Runs the plan's traffic on a thread of its own, and looks after capture and user meanwhile.
-    fn traffic(
-        &mut self,
-        hosts: &endpoints::Hosts,
-        capture: &dyn Capturing,
-        deadline: Instant,
-    ) -> Step<()> {
+    fn traffic(&mut self, hosts: Option<&endpoints::Hosts>, capture: &dyn Capturing) -> Step<()> {
+        let deadline = Instant::now() + self.plan.timeouts.traffic.to_std();
         let cancel = AtomicBool::new(false);
         let player = Player {
             plan: self.plan,
@@ -411,7 +435,13 @@ impl Stage<'_> {
         if self.plan.time() == plan::CardTime::Virtual {
             return Ok(());
         }
-        let limit = Instant::now() + quiet + SETTLE;
+        // Of external endpoints without traffic of the plan no silence can be hoped for.
+        let patience = if self.plan.duration.is_some() {
+            Duration::ZERO
+        } else {
+            SETTLE
+        };
+        let limit = Instant::now() + quiet + patience;
         let frames = || -> Step<[u64; 4]> {
             let [a, b] = device.counters().map_err(said)?.ports;
             Ok([a.rx_frames, b.rx_frames, a.tx_frames, b.tx_frames])
@@ -481,36 +511,14 @@ fn connection(connection: &driver::Connection) -> ConnectionRecord {
             end(connection.source, connection.source_port.into()),
             end(connection.destination, connection.destination_port)
         ),
-        opener: compile::direction(connection.opener_lane),
+        opener: connection.opener_lane,
     }
-}
-
-fn port(side: Side) -> endpoints::Port {
-    match side {
-        Side::A => endpoints::Port::A,
-        Side::B => endpoints::Port::B,
-    }
-}
-
-fn tap_host(tap: &TapEndpoint) -> endpoints::TapHost {
-    let address = endpoints::Cidr {
-        address: tap.address.address,
-        prefix: tap.address.prefix,
-    };
-    let mut host = endpoints::TapHost::new(address);
-    host.mtu = tap.mtu;
-    host.sysctls = tap
-        .sysctls
-        .iter()
-        .map(|(name, value)| (name.clone(), endpoints::Setting(value.0.clone())))
-        .collect();
-    host
 }
 
 /// Plays the traffic of a plan, one entry after the other.
 struct Player<'a> {
     plan: &'a Plan,
-    hosts: &'a endpoints::Hosts,
+    hosts: Option<&'a endpoints::Hosts>,
     directory: &'a Path,
     seed: u64,
     deadline: Instant,
@@ -529,7 +537,7 @@ impl Player<'_> {
                 Traffic::Tcp(tcp) => records.push(self.tcp(number, tcp)?),
                 Traffic::Command(command) => {
                     let runner = traffic::CommandTraffic {
-                        on: port(command.on),
+                        on: command.on.port(),
                         run: command.run.clone(),
                         background: command.background,
                         ready: traffic::Ready::default(),
@@ -563,18 +571,22 @@ impl Player<'_> {
     }
 
     fn tcp(&self, number: u32, tcp: &plan::TcpTraffic) -> Step<TrafficRecord> {
+        let hosts = self.hosts.ok_or("there are no hosts for built-in TCP")?;
         let report = traffic::TcpTraffic {
-            from: port(tcp.from),
-            to: port(tcp.to),
+            from: tcp.from,
+            to: tcp.to,
             bytes: tcp.bytes.0,
             connections: u16::try_from(tcp.connections).unwrap_or(u16::MAX),
             port: tcp.port,
+            source_port: tcp.source_port,
             congestion_control: tcp.congestion_control.clone(),
+            direction: tcp.direction,
             seed: self.seed,
+            no_delay: tcp.no_delay,
+            write_size: u32::try_from(tcp.write_size.0).unwrap_or(u32::MAX),
             timeout: self.left(),
-            ..traffic::TcpTraffic::default()
         }
-        .run(self.hosts, self.cancel)
+        .run(hosts, self.cancel)
         .map_err(said)?;
         let bytes: u64 = report
             .connections
@@ -589,10 +601,15 @@ impl Player<'_> {
         for error in report.connections.iter().flat_map(|c| &c.errors).take(3) {
             summary += &format!(", {error}");
         }
+        let way = match tcp.direction {
+            traffic::Direction::Send => "to",
+            traffic::Direction::Receive => "from",
+            traffic::Direction::Both => "to and from",
+        };
         Ok(TrafficRecord {
             number,
             what: format!(
-                "tcp {} to {}, {} × {}",
+                "tcp {} {way} {}, {} × {}",
                 tcp.from, tcp.to, tcp.connections, tcp.bytes
             ),
             completed: report.completed(),
@@ -623,7 +640,10 @@ fn command_record(number: u32, report: &traffic::CommandReport) -> Step<TrafficR
     };
     Ok(TrafficRecord {
         number,
-        what: format!("{} on {}", report.run, report.on),
+        what: match report.on {
+            Some(port) => format!("{} on {port}", report.run),
+            None => report.run.clone(),
+        },
         completed: report.completed(),
         summary: format!("{summary} after {}", time(report.duration_ns)),
         details: serde_json::to_value(report).map_err(said)?,

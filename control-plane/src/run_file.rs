@@ -7,10 +7,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use midwire_analysis::report::Check;
+use midwire_analysis::tcp::Retransmission;
+use midwire_trace::Lane;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::plan::{Direction, Plan};
+use crate::plan::Plan;
 use crate::verdict::Verdict;
 
 /// Version of the layout of `run.json`.
@@ -117,7 +120,7 @@ pub struct CaptureRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PositionRecord {
     /// Direction of its packets.
-    pub direction: Direction,
+    pub direction: Lane,
     /// Slot of the card's lane.
     pub slot: u32,
     /// Connection.
@@ -177,7 +180,7 @@ pub struct ConnectionRecord {
     /// In words: transport, addresses and ports.
     pub text: String,
     /// The direction of the packet that opened it.
-    pub opener: Direction,
+    pub opener: Lane,
 }
 
 /// What became of an entry of the traffic.
@@ -284,72 +287,6 @@ pub struct Integrity {
     pub summary: String,
     /// Each statement of the proof.
     pub checks: Vec<Check>,
-}
-
-/// A statement that holds or does not.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
-    /// What has to hold.
-    pub what: String,
-    /// What was found.
-    pub found: String,
-    /// Whether it holds.
-    pub holds: bool,
-}
-
-/// A TCP segment that was sent again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Retransmission {
-    /// Connection.
-    pub connection: u32,
-    /// Direction of the segment.
-    pub direction: Direction,
-    /// The segment of new data that first carried its first byte, from 1; 0: SYN.
-    pub packet: u32,
-    /// Relative byte of its first byte.
-    pub byte: u64,
-    /// Bytes of payload.
-    pub bytes: u32,
-    /// Which transmission of that byte; the first retransmission is 2.
-    pub transmission: u32,
-    /// Card time, ns.
-    pub time_ns: u64,
-    /// Since the transmission before, ns.
-    pub after_ns: u64,
-    /// The transmission before did not get past the card whole.
-    pub previous_lost: bool,
-    /// What made the sender send it.
-    pub cause: Cause,
-    /// The evidence in words, such as `3 duplicate ACKs`; may be empty.
-    pub evidence: String,
-}
-
-/// What made a sender send again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Cause {
-    /// Duplicate or selective acknowledgements.
-    Fast,
-    /// The retransmission timer.
-    Timeout,
-    /// In the wake of a timeout.
-    AfterTimeout,
-    /// A tail loss probe.
-    TailProbe,
-    /// None of these explains it.
-    Unknown,
-}
-
-impl std::fmt::Display for Cause {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Cause::Fast => "fast",
-            Cause::Timeout => "timeout",
-            Cause::AfterTimeout => "after timeout",
-            Cause::TailProbe => "tail probe",
-            Cause::Unknown => "unknown",
-        })
-    }
 }
 
 /// An expectation and what was found.

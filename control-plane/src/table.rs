@@ -51,15 +51,6 @@ pub fn text(run: &RunFile, dir: &Path) -> String {
             .iter()
             .take(LISTED)
             .map(|r| {
-                let packet = if r.packet == 0 {
-                    "SYN".to_owned()
-                } else {
-                    r.packet.to_string()
-                };
-                let cause = match r.evidence.as_str() {
-                    "" => r.cause.to_string(),
-                    evidence => format!("{}, {evidence}", r.cause),
-                };
                 let before = if r.previous_lost {
                     "lost on the card"
                 } else {
@@ -68,11 +59,11 @@ pub fn text(run: &RunFile, dir: &Path) -> String {
                 vec![
                     r.connection.to_string(),
                     r.direction.to_string(),
-                    packet,
+                    r.what(),
                     r.byte.to_string(),
                     r.transmission.to_string(),
                     time(r.after_ns),
-                    cause,
+                    r.why(),
                     before.to_owned(),
                 ]
             })
@@ -171,7 +162,7 @@ mod tests {
             lines[heading].find("measured"),
             lines[event].find("lost on")
         );
-        assert!(lines[find("fast, 3 duplicate")].contains("300.0 µs"));
+        assert!(lines[find("fast retransmit, 3 duplicate")].contains("300.0 µs"));
         assert!(lines[find("204.000 ms")].contains("timeout"));
         find("Capture  complete: 2100 frames");
         find("Report   runs/x/report.html");

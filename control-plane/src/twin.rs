@@ -4,17 +4,18 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use midwire_analysis::report::Check;
 use midwire_trace::identity::Identifier;
-use midwire_trace::{Capture, Flags, Kind, Tap};
+use midwire_trace::{Capture, Flags, Kind, Lane, Tap};
 
-use crate::compile::{direction, packet_kind};
+use crate::compile::packet_kind;
 use crate::measure::TouchedPackets;
 use crate::merge::{Position, PositionKey};
-use crate::plan::{Direction, Plan};
-use crate::run_file::{Check, PositionRecord};
+use crate::plan::Plan;
+use crate::run_file::PositionRecord;
 
 /// One direction of a connection.
-type Way = (u32, Direction);
+type Way = (u32, Lane);
 
 /// Positions that are looked for, as indices.
 #[derive(Default)]
@@ -77,7 +78,7 @@ fn expected(plan: &Plan, positions: &[PositionRecord], capture: &Capture) -> Vec
         let Some(identity) = identifier.record(record) else {
             continue;
         };
-        let way = (identity.connection, direction(record.lane));
+        let way = (identity.connection, record.lane);
         let numbered = identity
             .places
             .iter()
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
     use crate::compile::compile;
     use midwire_driver::SlotId;
-    use midwire_trace::{Actions, BlockBuilder, Lane, Nanos, Proto, Record};
+    use midwire_trace::{Actions, BlockBuilder, Nanos, Proto, Record};
 
     const PLAN: &str = "\
 version: 1

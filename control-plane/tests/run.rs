@@ -30,6 +30,15 @@ events:
 timeouts: {traffic: 300ms}
 ";
 
+const EXTERNAL: &str = "\
+version: 1
+name: fake
+endpoints: {a: external, b: external}
+events:
+  - {direction: a-to-b, packet: 5, iterations: 1-2, action: drop}
+timeouts: {quiet: 50ms}
+";
+
 /// What the card does wrong, or the user.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
@@ -80,6 +89,9 @@ impl CardProvider for FakeProvider {
         if self.fault == Fault::NoCard {
             return Err("there is no card".to_owned());
         }
+        if let [PortFeed::External, PortFeed::External] = request.ports {
+            return Ok(self.card());
+        }
         let [
             PortFeed::Pcap {
                 input,
@@ -103,8 +115,14 @@ impl CardProvider for FakeProvider {
             output.as_deref(),
             Some(&*request.directory.join("seen.pcapng"))
         );
+        Ok(self.card())
+    }
+}
+
+impl FakeProvider {
+    fn card(&self) -> Provided {
         self.log.note("provide");
-        Ok(Provided {
+        Provided {
             device: Box::new(FakeCard {
                 fault: self.fault,
                 log: self.log.clone(),
@@ -113,7 +131,7 @@ impl CardProvider for FakeProvider {
                 fault: self.fault,
                 log: self.log.clone(),
             }),
-        })
+        }
     }
 }
 
@@ -306,9 +324,9 @@ struct Went {
     _keep: tempfile::TempDir,
 }
 
-fn start(base: &Path, fault: Fault, log: &Log) -> Result<RunOutcome, Error> {
+fn start(base: &Path, text: &str, fault: Fault, log: &Log) -> Result<RunOutcome, Error> {
     let file = base.join("plan.yaml");
-    let plan = Plan::parse("plan.yaml", PLAN).unwrap();
+    let plan = Plan::parse("plan.yaml", text).unwrap();
     let interrupt = AtomicBool::new(false);
     let mut progress = |progress: &midwire_control::Progress| {
         if fault == Fault::Interrupted
@@ -319,7 +337,7 @@ fn start(base: &Path, fault: Fault, log: &Log) -> Result<RunOutcome, Error> {
     };
     let options = Options {
         plan_file: file,
-        plan_text: PLAN.to_owned(),
+        plan_text: text.to_owned(),
         out: Some(base.join("out")),
         seed: 7,
         repeat: (1, 1),
@@ -337,10 +355,14 @@ fn start(base: &Path, fault: Fault, log: &Log) -> Result<RunOutcome, Error> {
 }
 
 fn went(fault: Fault) -> Went {
+    went_by(PLAN, fault)
+}
+
+fn went_by(text: &str, fault: Fault) -> Went {
     let base = tempfile::tempdir().unwrap();
     fs::write(base.path().join("frames.pcap"), b"").unwrap();
     let log = Log(Rc::default());
-    let RunOutcome { directory, run } = start(base.path(), fault, &log).unwrap();
+    let RunOutcome { directory, run } = start(base.path(), text, fault, &log).unwrap();
     let log = log.0.take();
     Went {
         directory,
@@ -461,10 +483,66 @@ fn an_interrupted_run_keeps_its_capture() {
 }
 
 #[test]
+fn external_endpoints_are_looked_at_for_as_long_as_the_plan_says() {
+    let begin = std::time::Instant::now();
+    let went = went_by(&format!("{EXTERNAL}duration: 300ms\n"), Fault::None);
+    assert!(begin.elapsed().as_millis() >= 300);
+    assert_eq!(
+        went.run.verdict.outcome,
+        Outcome::Pass,
+        "{:?}",
+        went.run.verdict
+    );
+    assert!(!went.log.contains(&"play".to_owned()), "{:?}", went.log);
+
+    // An interruption breaks off what has an end of its own …
+    let went = went_by(&format!("{EXTERNAL}duration: 1000s\n"), Fault::Interrupted);
+    assert_eq!(went.run.verdict.outcome, Outcome::Interrupted);
+    // … and is the end of what has none.
+    let went = went_by(
+        &format!("{EXTERNAL}duration: until-interrupted\n"),
+        Fault::Interrupted,
+    );
+    assert_eq!(
+        went.run.verdict.outcome,
+        Outcome::Pass,
+        "{:?}",
+        went.run.verdict
+    );
+    assert!(!went.run.recorded.interrupted);
+}
+
+#[test]
+fn commands_run_here_beside_external_endpoints() {
+    let traffic = "traffic:
+  - command: {on: here, run: 'sleep 100', background: true}
+  - command: {on: here, run: 'echo $PPID; exit 3'}
+expect: [traffic: fails]
+";
+    let went = went_by(&format!("{EXTERNAL}{traffic}"), Fault::None);
+    assert_eq!(
+        went.run.verdict.outcome,
+        Outcome::Pass,
+        "{:?}",
+        went.run.verdict
+    );
+    let said = fs::read_to_string(went.directory.join("traffic-2.stdout")).unwrap();
+    assert_eq!(said.trim(), std::process::id().to_string());
+    let [server, client] = &went.run.recorded.traffic[..] else {
+        panic!("{:?}", went.run.recorded.traffic)
+    };
+    assert!(server.completed && server.what == "sleep 100", "{server:?}");
+    assert!(
+        client.summary.starts_with("ended with status 3"),
+        "{client:?}"
+    );
+}
+
+#[test]
 fn a_run_does_not_begin_on_another_ones_directory_or_without_its_input() {
     let base = tempfile::tempdir().unwrap();
     let log = Log(Rc::default());
-    let error = start(base.path(), Fault::None, &log).unwrap_err();
+    let error = start(base.path(), PLAN, Fault::None, &log).unwrap_err();
     assert!(matches!(error, Error::Input { .. }), "{error}");
     assert_eq!(error.exit_code(), 2);
     assert!(!base.path().join("out").exists());
@@ -472,7 +550,7 @@ fn a_run_does_not_begin_on_another_ones_directory_or_without_its_input() {
     fs::write(base.path().join("frames.pcap"), b"").unwrap();
     fs::create_dir(base.path().join("out")).unwrap();
     fs::write(base.path().join("out/mine"), b"").unwrap();
-    let error = start(base.path(), Fault::None, &log).unwrap_err();
+    let error = start(base.path(), PLAN, Fault::None, &log).unwrap_err();
     assert!(matches!(error, Error::NotEmpty(_)), "{error}");
     assert!(log.0.borrow().is_empty());
 }

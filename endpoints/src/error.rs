@@ -23,6 +23,14 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// The system refused a program on this machine itself.
+    #[error("{what}: {source}")]
+    Here {
+        /// What was being done.
+        what: String,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// An option of a host that cannot be granted.
     #[error("host {port}: {message}")]
     Option {
@@ -45,16 +53,26 @@ pub enum Error {
 }
 
 impl Error {
+    /// Wraps the answer of the system with the step, and the host if it was done there.
+    pub(crate) fn at<E: Into<io::Error>>(
+        port: Option<Port>,
+        what: impl Into<String>,
+    ) -> impl FnOnce(E) -> Error {
+        let what = what.into();
+        move |source| {
+            let source = source.into();
+            match port {
+                Some(port) => Error::Host { port, what, source },
+                None => Error::Here { what, source },
+            }
+        }
+    }
+
     /// Wraps the answer of the system with the host and the step.
     pub(crate) fn host<E: Into<io::Error>>(
         port: Port,
         what: impl Into<String>,
     ) -> impl FnOnce(E) -> Error {
-        let what = what.into();
-        move |source| Error::Host {
-            port,
-            what,
-            source: source.into(),
-        }
+        Error::at(Some(port), what)
     }
 }

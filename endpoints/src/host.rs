@@ -6,6 +6,7 @@
 //! the host was dropped or this process died of whatever cause, process 1 ends, and the kernel
 //! kills everything that was ever started in the host, however it detached itself.
 
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, PipeWriter, Write};
 use std::net::IpAddr;
@@ -29,7 +30,7 @@ use nix::unistd::{ForkResult, Pid, fork};
 use serde::Serialize;
 
 use crate::netlink::Netlink;
-use crate::options::{Neighbours, TapHost};
+use crate::options::{self, Neighbours, TapHost};
 use crate::{Cidr, Error, Mac, Port, privilege, tap};
 
 /// The interface of every host.
@@ -166,44 +167,88 @@ impl Host {
             .map(|child| Running {
                 child,
                 ended: None,
-                machine: Arc::clone(&self.machine),
+                machine: Some(Arc::clone(&self.machine)),
             })
             .map_err(Error::host(self.port(), format!("cannot start {name}")))
     }
 
-    /// Whether a program of the host listens on this TCP port, or has bound this UDP port.
-    pub fn listens_on(&self, port: u16) -> Result<bool, Error> {
-        Ok(self.listeners()?.contains(&port))
-    }
-
     /// Every TCP port that is listened on and every UDP port that is bound, sorted.
     pub fn listeners(&self) -> Result<Vec<u16>, Error> {
-        const LISTEN: &str = "0A";
-        const UDP_BOUND: &str = "07";
-        let mut ports = Vec::new();
-        for (table, state) in [
-            ("tcp", LISTEN),
-            ("tcp6", LISTEN),
-            ("udp", UDP_BOUND),
-            ("udp6", UDP_BOUND),
-        ] {
-            let path = format!("/proc/{}/net/{table}", self.machine.first);
-            let text = match fs::read_to_string(&path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound && table.ends_with('6') => {
-                    continue;
-                }
-                text => text.map_err(Error::host(self.port(), format!("cannot read {path}")))?,
-            };
-            ports.extend(text.lines().skip(1).filter_map(|line| {
-                let mut columns = line.split_whitespace().skip(1);
-                let (local, _, found) = (columns.next()?, columns.next()?, columns.next()?);
-                let port = u16::from_str_radix(local.rsplit(':').next()?, 16).ok()?;
-                (found == state).then_some(port)
-            }));
+        let process = self.machine.first.to_string();
+        listeners(&process).map_err(Error::host(self.port(), "cannot read its sockets"))
+    }
+}
+
+/// Every TCP port that is listened on and every UDP port that is bound, sorted, where a process
+/// runs.
+fn listeners(process: &str) -> io::Result<Vec<u16>> {
+    const LISTEN: &str = "0A";
+    const UDP_BOUND: &str = "07";
+    let mut ports = Vec::new();
+    for (table, state) in [
+        ("tcp", LISTEN),
+        ("tcp6", LISTEN),
+        ("udp", UDP_BOUND),
+        ("udp6", UDP_BOUND),
+    ] {
+        let text = match fs::read_to_string(format!("/proc/{process}/net/{table}")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && table.ends_with('6') => {
+                continue;
+            }
+            text => text?,
+        };
+        ports.extend(text.lines().skip(1).filter_map(|line| {
+            let mut columns = line.split_whitespace().skip(1);
+            let (local, _, found) = (columns.next()?, columns.next()?, columns.next()?);
+            let port = u16::from_str_radix(local.rsplit(':').next()?, 16).ok()?;
+            (found == state).then_some(port)
+        }));
+    }
+    ports.sort_unstable();
+    ports.dedup();
+    Ok(ports)
+}
+
+/// Where a program runs: in a host, or on this machine itself.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place<'a> {
+    Host(&'a Host),
+    Here,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Host(host) => write!(f, "host {}", host.port()),
+            Place::Here => f.write_str("this machine"),
         }
-        ports.sort_unstable();
-        ports.dedup();
-        Ok(ports)
+    }
+}
+
+impl Place<'_> {
+    pub(crate) fn spawn(self, mut command: Command) -> Result<Running, Error> {
+        match self {
+            Place::Host(host) => host.spawn(command),
+            Place::Here => {
+                let name = command.get_program().to_string_lossy().into_owned();
+                command
+                    .process_group(0)
+                    .spawn()
+                    .map(|child| Running {
+                        child,
+                        ended: None,
+                        machine: None,
+                    })
+                    .map_err(Error::at(None, format!("cannot start {name}")))
+            }
+        }
+    }
+
+    pub(crate) fn listeners(self) -> Result<Vec<u16>, Error> {
+        match self {
+            Place::Host(host) => host.listeners(),
+            Place::Here => listeners("self").map_err(Error::at(None, "cannot read its sockets")),
+        }
     }
 }
 
@@ -254,17 +299,10 @@ impl Hosts {
         }
     }
 
-    /// Addresses with which `from` reaches `to`: its own and the other's, the first of the
-    /// other's that has a counterpart of its family.
+    /// Addresses with which `from` reaches `to`: its own and the other's.
     pub fn route(&self, from: Port, to: Port) -> Option<(IpAddr, IpAddr)> {
-        self.at(to).addresses.iter().find_map(|remote| {
-            let local = self
-                .at(from)
-                .addresses
-                .iter()
-                .find(|local| local.address.is_ipv4() == remote.address.is_ipv4())?;
-            Some((local.address, remote.address))
-        })
+        let (local, remote) = options::route(&self.at(from).addresses, &self.at(to).addresses)?;
+        Some((local.address, remote.address))
     }
 }
 
@@ -565,13 +603,14 @@ unsafe fn process_one(lifeline: i32, ready: i32, name: &std::ffi::CStr) -> ! {
     }
 }
 
-/// A program that runs in a host. Dropping it while it runs kills its process group.
+/// A program that runs in a host, or on this machine itself. Dropping it while it runs kills its
+/// process group.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
     ended: Option<ExitStatus>,
-    /// The host has to outlive it: process 1 cannot end before this one is buried.
-    machine: Arc<Machine>,
+    /// Its host has to outlive it: process 1 cannot end before this one is buried.
+    machine: Option<Arc<Machine>>,
 }
 
 /// How waiting for a program ended.
@@ -667,8 +706,8 @@ impl Running {
     }
 
     fn error(&self, what: &str) -> impl FnOnce(io::Error) -> Error + use<> {
-        Error::host(
-            self.machine.port,
+        Error::at(
+            self.machine.as_ref().map(|machine| machine.port),
             format!("process {}: {what}", self.child.id()),
         )
     }

@@ -30,4 +30,4 @@ pub mod traffic;
 
 pub use error::Error;
 pub use host::{Ended, Host, Hosts, LinkCounters, Running};
-pub use options::{Cidr, Mac, Neighbours, Port, Setting, TapHost};
+pub use options::{Cidr, Mac, Neighbours, Port, Setting, TapHost, route};

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a plan can ask of a host.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Error;
 
 /// A port of the card, and the host that is plugged into it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "lowercase")]
 pub enum Port {
     /// Port A.
@@ -130,9 +134,30 @@ impl fmt::Display for Mac {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Setting(pub String);
 
-/// Serde as the short text form.
+/// Addresses with which a host reaches another: its own and the other's, the first of the other's
+/// that has a counterpart of its family.
+pub fn route<'a>(from: &'a [Cidr], to: &'a [Cidr]) -> Option<(&'a Cidr, &'a Cidr)> {
+    to.iter().find_map(|remote| {
+        let family = |local: &&Cidr| local.address.is_ipv4() == remote.address.is_ipv4();
+        Some((from.iter().find(family)?, remote))
+    })
+}
+
+/// Serde as the short text form, and its schema.
 macro_rules! as_text {
-    ($type:ty) => {
+    ($type:ident, $pattern:literal) => {
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($type).into()
+            }
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({"type": "string", "pattern": $pattern})
+            }
+        }
+
         impl Serialize for $type {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -148,8 +173,20 @@ macro_rules! as_text {
         }
     };
 }
-as_text!(Cidr);
-as_text!(Mac);
+as_text!(Cidr, r"^[0-9a-fA-F.:]+/[0-9]{1,3}$");
+as_text!(Mac, "^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}$");
+
+impl JsonSchema for Setting {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "Setting".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": ["string", "integer"]})
+    }
+}
 
 impl Serialize for Setting {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -184,7 +221,7 @@ impl<'de> Deserialize<'de> for Setting {
 }
 
 /// How a host knows the interface address of the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Neighbours {
     /// It is told, so that ARP and neighbour discovery stay off the wire.
@@ -195,14 +232,16 @@ pub enum Neighbours {
 }
 
 /// A Linux host in a network namespace, with a TAP as its only interface.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TapHost {
     /// One or several addresses; the first is the host's name to commands.
     #[serde(with = "one_or_several")]
+    #[schemars(schema_with = "one_or_several::schema")]
     pub address: Vec<Cidr>,
-    /// Longest IP packet.
+    /// Longest IP packet, 68 to 10222. Default 1500.
     #[serde(default = "default_mtu")]
+    #[schemars(range(min = 68, max = 10222))]
     pub mtu: u32,
     /// Settings of the network stack, by their full names (`net.ipv4.tcp_ecn`).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -218,6 +257,7 @@ pub struct TapHost {
     pub neighbours: Neighbours,
     /// Frames that wait for the card. What comes when it is full is lost before the wire.
     #[serde(default = "default_queue")]
+    #[schemars(range(min = 1))]
     pub queue: u32,
 }
 
@@ -257,14 +297,9 @@ impl TapHost {
 mod one_or_several {
     use super::*;
 
-    #[derive(Deserialize)]
-    #[serde(
-        untagged,
-        expecting = "an address such as 10.77.0.1/24, or a list of them"
-    )]
-    enum OneOrSeveral {
-        One(Cidr),
-        Several(Vec<Cidr>),
+    pub fn schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<Cidr>();
+        json_schema!({"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]})
     }
 
     pub fn serialize<S: Serializer>(addresses: &[Cidr], serializer: S) -> Result<S::Ok, S::Error> {
@@ -275,11 +310,28 @@ mod one_or_several {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Cidr>, D::Error> {
-        match OneOrSeveral::deserialize(deserializer)? {
-            OneOrSeveral::One(one) => Ok(vec![one]),
-            OneOrSeveral::Several(several) if !several.is_empty() => Ok(several),
-            OneOrSeveral::Several(_) => Err(de::Error::custom("a host needs an address")),
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Vec<Cidr>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an address such as 10.77.0.1/24, or a list of them")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<Cidr>, E> {
+                Ok(vec![text.parse().map_err(E::custom)?])
+            }
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<Cidr>, A::Error> {
+                let mut several = Vec::new();
+                while let Some(cidr) = seq.next_element()? {
+                    several.push(cidr);
+                }
+                if several.is_empty() {
+                    return Err(de::Error::custom("a host needs an address"));
+                }
+                Ok(several)
+            }
         }
+        deserializer.deserialize_any(Reader)
     }
 }
 

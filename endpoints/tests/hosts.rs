@@ -76,11 +76,14 @@ fn main() {
 /// What may become of a frame: it may be changed, and `false` loses it.
 type Fate = Box<dyn FnMut(Port, &mut Vec<u8>) -> bool + Send>;
 
+/// Each frame with the port that it came from.
+type Frames = Vec<(Port, Vec<u8>)>;
+
 /// A piece of wire between two TAPs.
 struct Wire {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<io::Result<()>>>,
-    frames: Arc<Mutex<Vec<(Port, Vec<u8>)>>>,
+    frames: Arc<Mutex<Frames>>,
 }
 
 impl Wire {
@@ -118,7 +121,7 @@ impl Wire {
     }
 
     /// The frames that were sent so far.
-    fn frames(&self) -> Vec<(Port, Vec<u8>)> {
+    fn frames(&self) -> Frames {
         self.frames.lock().unwrap().clone()
     }
 }
@@ -543,7 +546,7 @@ fn arp() -> Result<(), Failed> {
 
 fn shell(on: Port, run: impl Into<String>) -> CommandTraffic {
     CommandTraffic {
-        on,
+        on: Some(on),
         run: run.into(),
         background: false,
         ready: Default::default(),
@@ -561,7 +564,7 @@ fn command() -> Result<(), Failed> {
     );
     echo.environment
         .insert("MORE".to_owned(), "and more".to_owned());
-    let report = echo.run(&hosts, directory.path(), "1", &GO_ON)?;
+    let report = echo.run(Some(&hosts), directory.path(), "1", &GO_ON)?;
     assert_eq!(report.outcome, Outcome::Exited { status: 3 });
     assert!(!report.completed());
     assert_eq!(
@@ -577,11 +580,19 @@ fn command() -> Result<(), Failed> {
         .collect();
     assert!(devices.is_superset(&["eth0", "lo"].into()), "{devices:?}");
 
-    let killed = shell(Port::A, "kill -9 $$").run(&hosts, directory.path(), "2", &GO_ON)?;
+    let killed = shell(Port::A, "kill -9 $$").run(Some(&hosts), directory.path(), "2", &GO_ON)?;
     assert_eq!(killed.outcome, Outcome::Killed { signal: 9 });
-    let fine = shell(Port::A, "true").run(&hosts, directory.path(), "3", &GO_ON)?;
+    let fine = shell(Port::A, "true").run(Some(&hosts), directory.path(), "3", &GO_ON)?;
     assert!(fine.completed());
-    let nowhere = shell(Port::A, "true").run(&hosts, Path::new("/nonesuch"), "4", &GO_ON);
+    let mut here = shell(Port::A, "cat /proc/net/dev; test -z \"$MIDWIRE_A\"");
+    here.on = None;
+    let on_this_machine = here.run(None, directory.path(), "5", &GO_ON)?;
+    assert!(on_this_machine.completed(), "{on_this_machine:?}");
+    assert!(fs::read_to_string(&on_this_machine.stdout)?.contains("lo:"));
+    here.on = Some(Port::A);
+    let no_hosts = here.run(None, directory.path(), "5", &GO_ON).unwrap_err();
+    assert_eq!(no_hosts.to_string(), "traffic: there is no host a");
+    let nowhere = shell(Port::A, "true").run(Some(&hosts), Path::new("/nonesuch"), "4", &GO_ON);
     assert!(
         nowhere
             .unwrap_err()
@@ -630,7 +641,7 @@ fn command_timeout() -> Result<(), Failed> {
     stubborn.environment.insert("MARK".to_owned(), mark.clone());
     stubborn.timeout = Duration::from_millis(300);
     let begun = Instant::now();
-    let report = stubborn.run(&hosts, directory.path(), "1", &GO_ON)?;
+    let report = stubborn.run(Some(&hosts), directory.path(), "1", &GO_ON)?;
     assert_eq!(report.outcome, Outcome::TimedOut);
     assert!(
         begun.elapsed() < Duration::from_secs(4),
@@ -638,7 +649,7 @@ fn command_timeout() -> Result<(), Failed> {
         begun.elapsed()
     );
     eventually("its group is gone", || marked(&mark).is_empty());
-    let report = stubborn.run(&hosts, directory.path(), "2", &AtomicBool::new(true))?;
+    let report = stubborn.run(Some(&hosts), directory.path(), "2", &AtomicBool::new(true))?;
     assert_eq!(report.outcome, Outcome::Cancelled);
     eventually("its group is gone", || marked(&mark).is_empty());
     Ok(())
@@ -666,7 +677,7 @@ fn background() -> Result<(), Failed> {
         server
             .environment
             .insert(ROLE.to_owned(), "listen".to_owned());
-        let running = server.start(&hosts, directory.path(), "server", &GO_ON)?;
+        let running = server.start(Some(&hosts), directory.path(), "server", &GO_ON)?;
         let greeting = hosts.a.run_in(|| {
             let mut greeting = String::new();
             TcpStream::connect("10.77.0.2:5002")?
@@ -678,7 +689,7 @@ fn background() -> Result<(), Failed> {
             r#"{"on": "b", "run": "true", "ready": {"port": 5002}}"#,
         )?;
         let taken = taken
-            .start(&hosts, directory.path(), "taken", &GO_ON)
+            .start(Some(&hosts), directory.path(), "taken", &GO_ON)
             .unwrap_err();
         assert!(
             taken.to_string().contains("port 5002 of host b is taken"),
@@ -690,7 +701,7 @@ fn background() -> Result<(), Failed> {
         let left = hosts.b.listeners()?;
         assert!(left.is_empty(), "{left:?}");
     }
-    let brief = shell(Port::A, "exit 7").start(&hosts, directory.path(), "brief", &GO_ON)?;
+    let brief = shell(Port::A, "exit 7").start(Some(&hosts), directory.path(), "brief", &GO_ON)?;
     assert_eq!(brief.stop()?.outcome, Outcome::Exited { status: 7 });
     Ok(())
 }
@@ -703,12 +714,12 @@ fn outlive() -> Result<(), Failed> {
     daemon.environment.insert("MARK".to_owned(), mark.clone());
     assert!(
         daemon
-            .run(&hosts, directory.path(), "1", &GO_ON)?
+            .run(Some(&hosts), directory.path(), "1", &GO_ON)?
             .completed()
     );
     let mut forever = shell(Port::A, "sleep 100");
     forever.environment = daemon.environment.clone();
-    let running = forever.start(&hosts, directory.path(), "2", &GO_ON)?;
+    let running = forever.start(Some(&hosts), directory.path(), "2", &GO_ON)?;
     eventually("both run", || marked(&mark).len() >= 2);
     let first = hosts.a.pid();
     drop((hosts, wire));
@@ -727,13 +738,13 @@ fn hold() {
         let daemon = shell(port, "setsid sh -c 'sleep 100; true' & exit 0");
         assert!(
             daemon
-                .run(&hosts, &directory, &name, &GO_ON)
+                .run(Some(&hosts), &directory, &name, &GO_ON)
                 .unwrap()
                 .completed()
         );
     }
     let _running = shell(Port::A, "sleep 100")
-        .start(&hosts, &directory, &name, &GO_ON)
+        .start(Some(&hosts), &directory, &name, &GO_ON)
         .unwrap();
     for kind in ["stdout", "stderr"] {
         fs::remove_file(directory.join(format!("{name}.{kind}"))).unwrap();

@@ -123,7 +123,10 @@ macro_rules! words {
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
                 let text = std::borrow::Cow::<str>::deserialize(d)?;
-                text.parse().map_err(serde::de::Error::custom)
+                text.parse().map_err(|error: Error| {
+                    let words = [$($word),+].join(", ");
+                    serde::de::Error::custom(format_args!("{error}, expected one of {words}"))
+                })
             }
         }
     };

@@ -4,10 +4,13 @@
 //! Where traffic is built in, the plan itself says which connections there will be, so an event
 //! on any other one is a mistake here and not a run that fails.
 
+use midwire_endpoints::{Cidr, Port, TapHost, route};
+use midwire_trace::Lane;
+
 use super::source::{Node, Step, at};
 use super::{
-    Action, CardTime, Direction, Endpoint, Endpoints, Event, Expectation, Iterations, Kind,
-    Mistake, Plan, Selector, Side, TapEndpoint, TcpTraffic, Traffic, Transport, same_family,
+    Action, CardTime, Endpoint, Endpoints, Event, Expectation, Iterations, Kind, Mistake, Network,
+    Plan, RunLength, Selector, Site, TcpTraffic, Traffic, Transport,
 };
 use crate::merge::{self, Position, PositionKey};
 
@@ -17,6 +20,8 @@ const CLAUSES: usize = 4;
 const MAX_FRAME: u64 = 10_240;
 /// Relative bytes that the card can tell apart: half of its 48-bit numbers.
 const MAX_BYTE: u64 = 1 << 47;
+/// Each connection has a buffer of this size at both ends.
+const MAX_WRITE: u64 = 16 << 20;
 /// 40 bits of nanoseconds hold it.
 const MAX_DELAY_NS: u64 = 1_000_000_000_000;
 
@@ -85,6 +90,20 @@ impl<'a> Checker<'a> {
                 format!("card width {width}: expected 64 or 512"),
             );
         }
+        if self.external() {
+            for (key, set) in [
+                ("width", self.plan.card.width.is_some()),
+                ("time", self.plan.card.time.is_some()),
+            ] {
+                if set {
+                    self.mistake(
+                        at!["card", key],
+                        format!("{key} is that of the card into which the external endpoints are plugged: leave it away"),
+                    );
+                }
+            }
+            return;
+        }
         match (self.plan.card.time, self.plan.time()) {
             (Some(CardTime::Virtual), CardTime::Wall) => self.mistake(
                 at!["card", "time"],
@@ -103,24 +122,7 @@ impl<'a> Checker<'a> {
             (Endpoint::Tap(a), Endpoint::Tap(b)) => {
                 self.tap("a", a);
                 self.tap("b", b);
-                if !same_family(a.address.address, b.address.address) {
-                    self.mistake(
-                        at!["endpoints", "b", "tap", "address"],
-                        "endpoints a and b need addresses of one family, both IPv4 or both IPv6",
-                    );
-                } else if a.address.address == b.address.address {
-                    self.mistake(
-                        at!["endpoints", "b", "tap", "address"],
-                        format!("endpoint b has the address of endpoint a, {}", a.address.address),
-                    );
-                } else if !a.address.contains(b.address.address)
-                    || !b.address.contains(a.address.address)
-                {
-                    self.mistake(
-                        at!["endpoints", "b", "tap", "address"],
-                        format!("{} and {} can't reach each other: expected one network", a.address, b.address),
-                    );
-                }
+                self.neighbours(a, b);
             }
             (Endpoint::Pcap(a), Endpoint::Pcap(b)) => {
                 if a.input.is_none() && b.input.is_none() {
@@ -154,19 +156,17 @@ impl<'a> Checker<'a> {
                     );
                 }
             }
+            (Endpoint::External, Endpoint::External) => {}
             _ => self.mistake(
                 at!["endpoints", "b"],
-                "a TAP lives in wall time and a pcap file in virtual time: expected both endpoints of one type",
+                "tap, pcap and external can't be mixed, for each needs another card: expected both endpoints of one type",
             ),
         }
     }
 
-    fn tap(&mut self, side: &str, tap: &TapEndpoint) {
-        let least = if tap.address.address.is_ipv6() {
-            1280
-        } else {
-            68
-        };
+    fn tap(&mut self, side: &str, tap: &TapHost) {
+        let ipv6 = tap.address.iter().any(|cidr| cidr.address.is_ipv6());
+        let least = if ipv6 { 1280 } else { 68 };
         if !(least..=10_222).contains(&tap.mtu) {
             self.mistake(
                 at!["endpoints", side, "tap", "mtu"],
@@ -183,6 +183,63 @@ impl<'a> Checker<'a> {
                 );
             }
         }
+        if tap.queue == 0 {
+            self.mistake(
+                at!["endpoints", side, "tap", "queue"],
+                "queue 0: expected room for a frame at least",
+            );
+        }
+        if let Some(name) = &tap.congestion_control {
+            self.congestion_control(at!["endpoints", side, "tap", "congestion_control"], name);
+        }
+    }
+
+    /// Whether two hosts can talk to each other.
+    fn neighbours(&mut self, a: &TapHost, b: &TapHost) {
+        let in_network = |host: &Cidr, other: &Cidr| Network::from(*host).contains(other.address);
+        let address = at!["endpoints", "b", "tap", "address"];
+        if let Some(both) = b
+            .address
+            .iter()
+            .find(|own| a.address.iter().any(|other| other.address == own.address))
+        {
+            self.mistake(
+                address,
+                format!("endpoint b has the address of endpoint a, {}", both.address),
+            );
+        } else if let Some((own, other)) = route(&a.address, &b.address) {
+            if !in_network(own, other) || !in_network(other, own) {
+                self.mistake(
+                    address,
+                    format!("{own} and {other} can't reach each other: expected one network"),
+                );
+            }
+        } else {
+            self.mistake(
+                address,
+                "endpoints a and b need addresses of one family, both IPv4 or both IPv6",
+            );
+        }
+        if a.mac.is_some() && a.mac == b.mac {
+            self.mistake(
+                at!["endpoints", "b", "tap", "mac"],
+                "endpoint b has the mac of endpoint a",
+            );
+        }
+    }
+
+    fn congestion_control(&mut self, path: &[Step<'_>], name: &str) {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if name.is_empty() || name.len() > 15 || !name.chars().all(plain) {
+            self.mistake(
+                path,
+                format!("congestion control {name:?}: expected a name of the kernel's such as cubic or reno"),
+            );
+        }
+    }
+
+    fn external(&self) -> bool {
+        matches!(self.plan.endpoints.a, Endpoint::External)
     }
 
     fn selectors(&mut self) {
@@ -223,7 +280,7 @@ impl<'a> Checker<'a> {
                 );
             }
             if let (Some(source), Some(destination)) = (source, destination)
-                && !same_family(source.address, destination.address)
+                && source.address.is_ipv4() != destination.address.is_ipv4()
             {
                 self.mistake(
                     at!["selectors", i, "destination"],
@@ -241,18 +298,18 @@ impl<'a> Checker<'a> {
         else {
             return;
         };
-        let (a, b) = (a.address.address, b.address.address);
-        let openers: &[Side] = match selector.from {
-            Some(Side::A) => &[Side::A],
-            Some(Side::B) => &[Side::B],
-            None => &[Side::A, Side::B],
+        let openers: &[Port] = match selector.from {
+            Some(Port::A) => &[Port::A],
+            Some(Port::B) => &[Port::B],
+            None => &[Port::A, Port::B],
         };
-        let fits = |side: &Side| {
-            let (source, destination) = if *side == Side::A { (a, b) } else { (b, a) };
-            selector.source.is_none_or(|net| net.contains(source))
-                && selector
-                    .destination
-                    .is_none_or(|net| net.contains(destination))
+        let any = |net: Option<Network>, host: &TapHost| {
+            let within = |net: Network| host.address.iter().any(|cidr| net.contains(cidr.address));
+            net.is_none_or(within)
+        };
+        let fits = |port: &Port| {
+            let (from, to) = if *port == Port::A { (a, b) } else { (b, a) };
+            any(selector.source, from) && any(selector.destination, to)
         };
         if !openers.iter().any(fits) {
             let key = if selector.source.is_some() {
@@ -263,33 +320,58 @@ impl<'a> Checker<'a> {
             self.mistake(
                 at!["selectors", i, key],
                 format!(
-                    "selector {} matches nothing: connections go between {a} (a) and {b} (b), the opener being the source",
-                    i + 1
+                    "selector {} matches nothing: connections go between {} (a) and {} (b), the opener being the source",
+                    i + 1,
+                    addresses(a),
+                    addresses(b)
                 ),
             );
         }
     }
 
     fn traffic(&mut self) {
-        let Endpoints { a, b } = &self.plan.endpoints;
-        let taps = matches!((a, b), (Endpoint::Tap(_), Endpoint::Tap(_)));
-        if taps && self.plan.traffic.is_empty() {
-            self.mistake(
+        let none = self.plan.traffic.is_empty();
+        let Endpoints { a: endpoint, b } = &self.plan.endpoints;
+        if std::mem::discriminant(endpoint) != std::mem::discriminant(b) {
+            return;
+        }
+        match (endpoint, self.plan.duration) {
+            (Endpoint::External, None) if none => self.mistake(
+                at!["endpoints"],
+                "nothing says how long the run lasts: expected traffic, or duration: 10s or until-interrupted",
+            ),
+            (Endpoint::External, Some(_)) if !none => self.mistake(
+                at!["duration"],
+                "the run lasts as long as its traffic: expected duration or traffic, not both",
+            ),
+            (Endpoint::External, Some(RunLength::Of(length))) if length.as_nanos() == 0 => {
+                self.mistake(at!["duration"], "duration 0: expected a time above 0");
+            }
+            (Endpoint::External, _) => {}
+            (_, Some(_)) => self.mistake(
+                at!["duration"],
+                "duration is for external endpoints: the run lasts as long as its traffic or files",
+            ),
+            (Endpoint::Tap(_), None) if none => self.mistake(
                 at!["traffic"],
                 "no traffic: expected an entry such as tcp: {from: a, to: b, bytes: 2MB}",
-            );
-        }
-        let pcaps = matches!((a, b), (Endpoint::Pcap(_), Endpoint::Pcap(_)));
-        if pcaps && !self.plan.traffic.is_empty() {
-            self.mistake(
-                at!["traffic"],
-                "pcap endpoints bring their own frames: expected no traffic",
-            );
-            return;
+            ),
+            (Endpoint::Pcap(_), None) if !none => {
+                self.mistake(
+                    at!["traffic"],
+                    "pcap endpoints bring their own frames: expected no traffic",
+                );
+                return;
+            }
+            _ => {}
         }
         for (i, traffic) in self.plan.traffic.iter().enumerate() {
             let n = i + 1;
             match traffic {
+                Traffic::Tcp(_) if self.external() => self.mistake(
+                    at!["traffic", i],
+                    format!("traffic {n}: midwire opens no connections at external endpoints, expected command: {{on: here, run: …}}"),
+                ),
                 Traffic::Tcp(tcp) => {
                     if tcp.from == tcp.to {
                         self.mistake(
@@ -324,18 +406,28 @@ impl<'a> Checker<'a> {
                             format!("traffic {n}: port 0, expected 1 to 65535"),
                         );
                     }
-                    if let Some(name) = &tcp.congestion_control
-                        && (name.is_empty()
-                            || name.len() > 15
-                            || !name
-                                .chars()
-                                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))
-                    {
+                    if let Some(first) = tcp.source_port {
+                        let last = u32::from(first) + tcp.connections.saturating_sub(1);
+                        if first == 0 || last > 65_535 {
+                            self.mistake(
+                                at!["traffic", i, "tcp", "source_port"],
+                                format!("traffic {n}: source ports {first} to {last}, expected 1 to 65535"),
+                            );
+                        }
+                    }
+                    if !(1..=MAX_WRITE).contains(&tcp.write_size.0) {
                         self.mistake(
-                            at!["traffic", i, "tcp", "congestion_control"],
+                            at!["traffic", i, "tcp", "write_size"],
                             format!(
-                                "traffic {n}: expected a name of the kernel's such as cubic or reno"
+                                "traffic {n}: writes of {} bytes, expected 1 to {MAX_WRITE}",
+                                tcp.write_size.0
                             ),
+                        );
+                    }
+                    if let Some(name) = &tcp.congestion_control {
+                        self.congestion_control(
+                            at!["traffic", i, "tcp", "congestion_control"],
+                            name,
                         );
                     }
                 }
@@ -344,6 +436,12 @@ impl<'a> Checker<'a> {
                         self.mistake(
                             at!["traffic", i, "command", "run"],
                             format!("traffic {n}: expected a command line"),
+                        );
+                    }
+                    if self.external() && command.on != Site::Here {
+                        self.mistake(
+                            at!["traffic", i, "command", "on"],
+                            format!("traffic {n}: an external endpoint is out of midwire's reach, expected on: here (this machine)"),
                         );
                     }
                 }
@@ -364,13 +462,14 @@ impl<'a> Checker<'a> {
         let (Endpoint::Tap(a), Endpoint::Tap(b)) = (&plan.endpoints.a, &plan.endpoints.b) else {
             return None;
         };
-        let (a, b) = (a.address.address, b.address.address);
         let mut known = Vec::new();
         for (i, traffic) in plan.traffic.iter().enumerate() {
             let Traffic::Tcp(tcp) = traffic else {
                 return None;
             };
-            let (source, destination) = if tcp.from == Side::A { (a, b) } else { (b, a) };
+            let (from, to) = if tcp.from == Port::A { (a, b) } else { (b, a) };
+            let (source, destination) = route(&from.address, &to.address)?;
+            let (source, destination) = (source.address, destination.address);
             let admits = |s: &Selector| {
                 s.transport.is_none_or(|t| t == Transport::Tcp)
                     && s.qp.is_none()
@@ -585,13 +684,15 @@ impl<'a> Checker<'a> {
                     event.connection
                 ),
             );
-        } else if event.kind == Kind::Data && event.direction != traffic.from.sends() {
+        } else if let Some(data) = traffic.data()
+            && event.kind == Kind::Data
+            && event.direction != data
+        {
             self.mistake(
                 at!["events", i, "direction"],
                 format!(
-                    "event {n} can't fire: data of connection {} goes {} (traffic {entry})",
-                    event.connection,
-                    traffic.from.sends()
+                    "event {n} can't fire: data of connection {} goes {data} (traffic {entry})",
+                    event.connection
                 ),
             );
         } else if let Some(byte) = event.byte
@@ -654,16 +755,21 @@ impl<'a> Checker<'a> {
 
     fn expectations(&mut self) {
         let known = self.known();
-        let taps = matches!(self.plan.endpoints.a, Endpoint::Tap(_));
+        let pcaps = matches!(self.plan.endpoints.a, Endpoint::Pcap(_));
         let mut outcome = None;
         for (i, expectation) in self.plan.expect.iter().enumerate() {
             let n = i + 1;
             let (key, connection, direction) = match expectation {
                 Expectation::Traffic(expected) => {
-                    if !taps {
+                    if pcaps {
                         self.mistake(
                             at!["expect", i],
                             format!("expectation {n}: there is no traffic with pcap endpoints"),
+                        );
+                    } else if self.external() && self.plan.traffic.is_empty() {
+                        self.mistake(
+                            at!["expect", i],
+                            format!("expectation {n}: the plan has no traffic of its own"),
                         );
                     }
                     if outcome
@@ -739,7 +845,7 @@ impl<'a> Checker<'a> {
         path: &[Step<'_>],
         n: usize,
         connection: u32,
-        direction: Option<Direction>,
+        direction: Option<Lane>,
         known: &[Known<'_>],
     ) {
         let (message, key) = match known.get(connection as usize) {
@@ -750,16 +856,13 @@ impl<'a> Checker<'a> {
                 ),
                 "connection",
             ),
-            Some(Known { entry, traffic }) => match direction {
-                Some(direction) if direction != traffic.from.sends() => {
-                    let sends = traffic.from.sends();
-                    (
-                        format!(
-                            "expectation {n}: data of connection {connection} goes {sends} (traffic {entry})"
-                        ),
-                        "direction",
-                    )
-                }
+            Some(Known { entry, traffic }) => match (direction, traffic.data()) {
+                (Some(direction), Some(data)) if direction != data => (
+                    format!(
+                        "expectation {n}: data of connection {connection} goes {data} (traffic {entry})"
+                    ),
+                    "direction",
+                ),
                 _ => return,
             },
         };
@@ -791,6 +894,12 @@ impl<'a> Checker<'a> {
             }
         }
     }
+}
+
+/// The addresses of a host, for people.
+fn addresses(host: &TapHost) -> String {
+    let all: Vec<_> = host.address.iter().map(|c| c.address.to_string()).collect();
+    all.join(", ")
 }
 
 /// Why a connection will not be there.

@@ -9,18 +9,19 @@ mod check;
 pub(crate) mod source;
 mod values;
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use midwire_endpoints::traffic::Direction;
+use midwire_endpoints::{Port, TapHost};
+use midwire_trace::Lane;
 use schemars::JsonSchema;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_saphyr::{MessageFormatter, RenderOptions, SnippetMode, UserMessageFormatter};
 
 pub use source::Place;
-pub use values::{Duration, IterationRange, Iterations, Network, Size, SysctlValue};
+pub use values::{Duration, IterationRange, Iterations, Network, RunLength, Size};
 
 /// The one version of the format.
 pub const VERSION: u32 = 1;
@@ -49,6 +50,9 @@ pub struct Plan {
     /// What runs, one after the other.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<Traffic>,
+    /// How long a run with external endpoints lasts when the plan has no traffic of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<RunLength>,
     /// What happens to which packets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<Event>,
@@ -101,28 +105,11 @@ pub struct Endpoints {
 #[serde(rename_all = "kebab-case")]
 pub enum Endpoint {
     /// A Linux host in a network namespace of its own.
-    Tap(TapEndpoint),
+    Tap(TapHost),
     /// A capture file whose frames come in at this port.
     Pcap(PcapEndpoint),
-}
-
-/// A Linux host in a network namespace of its own, joined to the port by a TAP.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct TapEndpoint {
-    /// Address with prefix length.
-    pub address: Network,
-    /// Largest packet, 68 to 10222. Default 1500.
-    #[serde(default = "default_mtu")]
-    #[schemars(range(min = 68, max = 10222))]
-    pub mtu: u32,
-    /// Kernel settings of this host, such as `net.ipv4.tcp_ecn: 1`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub sysctls: BTreeMap<String, SysctlValue>,
-}
-
-fn default_mtu() -> u32 {
-    1500
+    /// Whatever is plugged into a card that is there already.
+    External,
 }
 
 /// A capture file played into the port, and where frames that leave there go.
@@ -173,7 +160,7 @@ pub struct Selector {
     pub destination: Option<Network>,
     /// Port of the card at which the opener comes in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub from: Option<Side>,
+    pub from: Option<Port>,
 }
 
 /// A transport whose connections are tracked.
@@ -186,73 +173,18 @@ pub enum Transport {
     Roce,
 }
 
-/// An endpoint, by its port of the card.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Side {
-    /// At port A.
-    A,
-    /// At port B.
-    B,
-}
-
-impl Side {
-    /// The direction of what this side sends.
-    pub fn sends(self) -> Direction {
-        match self {
-            Side::A => Direction::AToB,
-            Side::B => Direction::BToA,
-        }
+/// The way of what the endpoint at a port sends.
+pub fn lane_from(port: Port) -> Lane {
+    match port {
+        Port::A => Lane::AtoB,
+        Port::B => Lane::BtoA,
     }
 }
 
-impl fmt::Display for Side {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Side::A => "a",
-            Side::B => "b",
-        })
-    }
-}
-
-/// The way of a packet through the card.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "kebab-case")]
-pub enum Direction {
-    /// From port A to port B.
-    AToB,
-    /// From port B to port A.
-    BToA,
-}
-
-impl Direction {
-    /// Lane of the card: 0 A to B, 1 B to A.
-    pub fn lane(self) -> usize {
-        match self {
-            Direction::AToB => 0,
-            Direction::BToA => 1,
-        }
-    }
-
-    /// The direction of a lane of the card.
-    pub fn of_lane(lane: usize) -> Direction {
-        if lane == 0 {
-            Direction::AToB
-        } else {
-            Direction::BToA
-        }
-    }
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Direction::AToB => "a-to-b",
-            Direction::BToA => "b-to-a",
-        })
-    }
+/// The schema of a way of packets through the card: a lane.
+fn lane_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let words: Vec<_> = Lane::ALL.iter().map(|lane| lane.as_str()).collect();
+    schemars::json_schema!({"type": "string", "enum": words})
 }
 
 /// Something that makes packets. Entries run one after the other.
@@ -269,12 +201,15 @@ pub enum Traffic {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TcpTraffic {
-    /// Endpoint that connects and sends.
-    pub from: Side,
-    /// Endpoint that listens and receives.
-    pub to: Side,
-    /// Bytes of each connection.
+    /// Endpoint that connects.
+    pub from: Port,
+    /// Endpoint that listens.
+    pub to: Port,
+    /// Bytes of each connection, in each direction that is used.
     pub bytes: Size,
+    /// Which way they go, seen from the endpoint that connects. Default send.
+    #[serde(default)]
+    pub direction: Direction,
     /// Connections at the same time. Default 1.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 1024))]
@@ -283,9 +218,35 @@ pub struct TcpTraffic {
     #[serde(default = "default_port")]
     #[schemars(range(min = 1))]
     pub port: u16,
-    /// Congestion control of the sender; the kernel's default without it.
+    /// Source port of the first connection, the next of the second and so on; the system's choice
+    /// without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub source_port: Option<u16>,
+    /// Congestion control of both ends; each host's default without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
+    /// Small segments are sent at once (TCP_NODELAY).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_delay: bool,
+    /// Bytes that are handed to the socket at a time. Default 64KiB.
+    #[serde(default = "default_write_size")]
+    pub write_size: Size,
+}
+
+impl TcpTraffic {
+    /// The way of its data; nothing when it goes both ways.
+    pub fn data(&self) -> Option<Lane> {
+        match self.direction {
+            Direction::Send => Some(lane_from(self.from)),
+            Direction::Receive => Some(lane_from(self.from).other()),
+            Direction::Both => None,
+        }
+    }
+}
+
+fn default_write_size() -> Size {
+    Size(64 << 10)
 }
 
 fn one() -> u32 {
@@ -296,17 +257,40 @@ fn default_port() -> u16 {
     5001
 }
 
-/// A program run by a shell at an endpoint.
+/// A program run by a shell.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandTraffic {
-    /// Endpoint that runs it.
-    pub on: Side,
+    /// Where it runs.
+    pub on: Site,
     /// Command line for `sh -c`.
     pub run: String,
     /// Go on with the next entry at once; it is ended when all others are done.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub background: bool,
+}
+
+/// Where a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Site {
+    /// In the host at port A.
+    A,
+    /// In the host at port B.
+    B,
+    /// On this machine, outside the hosts.
+    Here,
+}
+
+impl Site {
+    /// The host's port; nothing for this machine.
+    pub fn port(self) -> Option<Port> {
+        match self {
+            Site::A => Some(Port::A),
+            Site::B => Some(Port::B),
+            Site::Here => None,
+        }
+    }
 }
 
 /// One identity, and what happens to its packet. Exactly one of `packet`, `byte`, `psn`.
@@ -318,7 +302,8 @@ pub struct Event {
     #[schemars(range(max = 65534))]
     pub connection: u32,
     /// Direction of the packet.
-    pub direction: Direction,
+    #[schemars(schema_with = "lane_schema")]
+    pub direction: Lane,
     /// Kind of packet; data by default.
     #[serde(default)]
     pub kind: Kind,
@@ -585,7 +570,8 @@ pub struct RetransmissionExpectation {
     pub connection: u32,
     /// Direction of the packet; either by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub direction: Option<Direction>,
+    #[schemars(schema_with = "lane_schema")]
+    pub direction: Option<Lane>,
     /// The n-th segment of new data, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -636,7 +622,8 @@ pub struct RetransmissionCount {
     pub connection: u32,
     /// Direction of the packets; both by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub direction: Option<Direction>,
+    #[schemars(schema_with = "lane_schema")]
+    pub direction: Option<Lane>,
     /// Not fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_least: Option<u64>,
@@ -800,7 +787,7 @@ impl Plan {
     /// What the card's time follows.
     pub fn time(&self) -> CardTime {
         match self.endpoints.a {
-            Endpoint::Tap(_) => CardTime::Wall,
+            Endpoint::Tap(_) | Endpoint::External => CardTime::Wall,
             Endpoint::Pcap(_) => CardTime::Virtual,
         }
     }
@@ -812,7 +799,12 @@ impl Plan {
 }
 
 impl Event {
-    /// The identity in words, without connection and iterations: `packet 5`, `ack 3`, `byte 100000`.
+    /// The identity in words, without direction and iterations: `connection 0 packet 5`.
+    pub fn identity_text(&self) -> String {
+        format!("connection {} {}", self.connection, self.position_text())
+    }
+
+    /// The position in words: `packet 5`, `ack 3`, `byte 100000`.
     pub fn position_text(&self) -> String {
         match (self.packet, self.byte, self.psn) {
             (Some(n), ..) if self.kind == Kind::Data => format!("packet {n}"),
@@ -876,9 +868,5 @@ pub fn schema() -> serde_json::Value {
     schemars::schema_for!(Plan).to_value()
 }
 
-/// True when both addresses are of one family.
-pub(crate) fn same_family(a: IpAddr, b: IpAddr) -> bool {
-    a.is_ipv4() == b.is_ipv4()
-}
 #[cfg(test)]
 mod tests;

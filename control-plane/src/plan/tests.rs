@@ -320,7 +320,7 @@ fn endpoint_and_card_mistakes_are_located() {
         &taps("address: 10.0.0.1/33", a),
         4,
         22,
-        "longer than the address",
+        "a host's address with its prefix",
     );
     one_mistake(
         &taps("address: 10.0.0.1/24, mtu: 20", "address: 10.0.0.2/24"),
@@ -366,7 +366,7 @@ fn endpoint_and_card_mistakes_are_located() {
         &with("{pcap: {in: x}}", "{card: {}}"),
         5,
         7,
-        "expected one of tap, pcap",
+        "expected one of tap, pcap, external",
     );
     one_mistake(
         &format!("{PCAPS}card: {{width: 128}}\n"),
@@ -484,6 +484,154 @@ fn selector_and_traffic_mistakes_are_located() {
         6,
         10,
         "expected no traffic",
+    );
+}
+
+#[test]
+fn hosts_and_transfers_have_options() {
+    let plan = |a: &str, tcp: &str, rest: &str| {
+        format!(
+            "version: 1\nname: x\nendpoints:\n  a: {{tap: {{{a}}}}}\n  b: {{tap: {{address: [fd77::2/64, 10.0.0.2/24], mac: 02:00:00:00:00:0b}}}}\n\
+             traffic:\n  - tcp: {{from: a, to: b, bytes: 9kB{tcp}}}\n{rest}"
+        )
+    };
+    let a = "address: [10.0.0.1/24, fd77::1/64], mac: 02:00:00:00:00:0a, neighbours: learn, queue: 100, congestion_control: reno";
+    let tcp = ", source_port: 40000, no_delay: true, write_size: 1kB, direction: receive";
+    let text = plan(a, tcp, "");
+    let read = Plan::parse("p", &text).unwrap();
+    let (Endpoint::Tap(host), Traffic::Tcp(transfer)) = (&read.endpoints.a, &read.traffic[0])
+    else {
+        panic!("{read:?}")
+    };
+    assert_eq!((host.address.len(), host.queue), (2, 100));
+    assert_eq!(
+        (transfer.source_port, transfer.no_delay),
+        (Some(40_000), true)
+    );
+    assert_eq!(transfer.write_size, Size(1_000));
+    let json = serde_json::to_string(&read).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), read);
+
+    // What is received comes from the other end; the first address of b decides the family.
+    let drops = |direction: &str| {
+        format!("events: [{{direction: {direction}, packet: 1, action: drop}}]\n")
+    };
+    assert!(Plan::parse("p", &plan(a, ", direction: receive", &drops("b-to-a"))).is_ok());
+    one_mistake(
+        &plan(a, ", direction: receive", &drops("a-to-b")),
+        8,
+        22,
+        "goes b-to-a",
+    );
+    for direction in ["a-to-b", "b-to-a"] {
+        assert!(Plan::parse("p", &plan(a, ", direction: both", &drops(direction))).is_ok());
+    }
+    let selector =
+        |net: &str| format!("selectors: [{{destination: '{net}'}}]\n{}", drops("a-to-b"));
+    assert!(Plan::parse("p", &plan(a, "", &selector("fd77::/64"))).is_ok());
+    one_mistake(
+        &plan(a, "", &selector("10.0.0.0/24")),
+        9,
+        10,
+        "the selectors admit none of the traffic",
+    );
+
+    one_mistake(&plan("address: []", "", ""), 4, 22, "needs an address");
+    one_mistake(
+        &plan("address: fd77::1/64, mac: 02:00:00:00:00:0b", "", ""),
+        5,
+        54,
+        "the mac of endpoint a",
+    );
+    one_mistake(
+        &plan("address: fd77::1/64, queue: 0", "", ""),
+        4,
+        41,
+        "room",
+    );
+    one_mistake(
+        &plan("address: fd77::1/64, mtu: 1000", "", ""),
+        4,
+        39,
+        "1280",
+    );
+    one_mistake(
+        &plan("address: fd77::1/64, congestion_control: a/b", "", ""),
+        4,
+        54,
+        "cubic",
+    );
+    one_mistake(
+        &plan(
+            "address: fd77::1/64",
+            ", connections: 9, source_port: 65530",
+            "",
+        ),
+        7,
+        68,
+        "65530 to 65538",
+    );
+    one_mistake(
+        &plan("address: fd77::1/64", ", write_size: 0", ""),
+        7,
+        51,
+        "expected 1 to",
+    );
+}
+
+#[test]
+fn external_endpoints_leave_the_card_and_the_hosts_to_the_user() {
+    let plan = |rest: &str| {
+        format!("version: 1\nname: x\nendpoints: {{a: external, b: external}}\n{rest}\n")
+    };
+    for good in [
+        "duration: 10s",
+        "duration: until-interrupted",
+        "traffic: [command: {on: here, run: ls}]\nexpect: [traffic: completes]",
+        "duration: 1s\nevents: [{connection: 7, direction: b-to-a, packet: 5, action: drop}]",
+    ] {
+        let read = Plan::parse("p", &plan(good)).unwrap();
+        assert_eq!(read.time(), CardTime::Wall);
+        let json = serde_json::to_string(&read).unwrap();
+        assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), read);
+    }
+    for (wrong, column, part) in [
+        ("duration: soon", 11, "until-interrupted"),
+        ("duration: 0s", 11, "above 0"),
+        (
+            "traffic: [tcp: {from: a, to: b, bytes: 1}]\n",
+            11,
+            "on: here",
+        ),
+        ("traffic: [command: {on: a, run: ls}]", 25, "on: here"),
+        ("duration: 1s\ncard: {width: 64}", 15, "leave it away"),
+        (
+            "duration: 1s\nexpect: [traffic: completes]",
+            10,
+            "no traffic",
+        ),
+    ] {
+        let line = wrong.lines().count() as u64 + 3;
+        one_mistake(&plan(wrong), line, column, part);
+    }
+    one_mistake(&plan(""), 3, 12, "how long the run lasts");
+    one_mistake(
+        &plan("duration: 1s\ntraffic: [command: {on: here, run: ls}]"),
+        4,
+        11,
+        "not both",
+    );
+    one_mistake(
+        &format!("{PCAPS}duration: 1s\n"),
+        6,
+        11,
+        "external endpoints",
+    );
+    one_mistake(
+        "version: 1\nname: x\nendpoints: {a: external, b: {pcap: {in: x}}}",
+        3,
+        29,
+        "one type",
     );
 }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use midwire_endpoints::Cidr;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
@@ -62,6 +63,15 @@ impl Duration {
     /// Nanoseconds.
     pub fn as_nanos(self) -> u64 {
         self.0
+    }
+
+    /// With a space before the unit, as measured times are written.
+    pub fn for_people(self) -> String {
+        let text = self.to_string();
+        let unit = text
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len());
+        format!("{} {}", &text[..unit], text[unit..].replace("us", "µs"))
     }
 
     /// As the standard library's type.
@@ -195,20 +205,42 @@ impl FromStr for Network {
     }
 }
 
-/// The value of a sysctl: a number or text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SysctlValue(pub String);
-
-impl fmt::Display for SysctlValue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+impl From<Cidr> for Network {
+    fn from(Cidr { address, prefix }: Cidr) -> Network {
+        Network { address, prefix }
     }
 }
 
-impl FromStr for SysctlValue {
+/// How long a run lasts, written as a duration, or `until-interrupted`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunLength {
+    /// This long.
+    Of(Duration),
+    /// Until SIGINT or SIGTERM, which end it in order.
+    UntilInterrupted,
+}
+
+const UNTIL_INTERRUPTED: &str = "until-interrupted";
+const RUN_LENGTH_EXPECTED: &str =
+    "how long the run lasts: a duration such as 500ms or 10s, or until-interrupted";
+
+impl fmt::Display for RunLength {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunLength::Of(duration) => duration.fmt(f),
+            RunLength::UntilInterrupted => f.write_str(UNTIL_INTERRUPTED),
+        }
+    }
+}
+
+impl FromStr for RunLength {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        Ok(SysctlValue(text.to_owned()))
+        if text == UNTIL_INTERRUPTED {
+            return Ok(RunLength::UntilInterrupted);
+        }
+        let duration = scaled(text, TIME_UNITS).map(|ns| RunLength::Of(Duration(ns)));
+        duration.ok_or_else(|| format!("{text:?} is not {RUN_LENGTH_EXPECTED}"))
     }
 }
 
@@ -297,10 +329,14 @@ text_value!(
     })
 );
 text_value!(
-    SysctlValue,
-    "a number or text",
-    Some(|value| SysctlValue(value.to_string())),
-    json_schema!({"type": ["string", "integer"]})
+    RunLength,
+    RUN_LENGTH_EXPECTED,
+    None,
+    json_schema!({
+        "type": "string",
+        "pattern": r"^([0-9]+(\.[0-9]+)? *(ns|us|µs|ms|s)|until-interrupted)$",
+        "description": RUN_LENGTH_EXPECTED,
+    })
 );
 
 /// Which times a position is seen: disjoint ranges in ascending order, counted from 1.

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::seconds;
+use crate::host::Place;
 use crate::{Ended, Error, Hosts, Port, Running};
 
 /// How often a background command is looked at while it gets ready.
@@ -24,13 +25,14 @@ const READY: Duration = Duration::from_secs(30);
 /// How long a command may take to end when asked.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A command line that runs in a host by `sh -c`, with the hosts' addresses in `MIDWIRE_A` and
-/// `MIDWIRE_B`.
+/// A command line that runs by `sh -c`, with the addresses of the hosts, where there are hosts, in
+/// `MIDWIRE_A` and `MIDWIRE_B`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandTraffic {
-    /// The host that it runs in.
-    pub on: Port,
+    /// The host that it runs in; this machine itself without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on: Option<Port>,
     /// The command line.
     pub run: String,
     /// Runs beside what follows it, and is stopped at the end.
@@ -101,8 +103,8 @@ impl From<ExitStatus> for Outcome {
 /// What became of a command.
 #[derive(Debug, Clone, Serialize)]
 pub struct CommandReport {
-    /// The host that it ran in.
-    pub on: Port,
+    /// The host that it ran in; nothing for this machine itself.
+    pub on: Option<Port>,
     /// The command line.
     pub run: String,
     /// How it ended.
@@ -131,7 +133,7 @@ impl CommandReport {
 pub struct Background {
     running: Running,
     started: Instant,
-    on: Port,
+    on: Option<Port>,
     run: String,
     stdout: PathBuf,
     stderr: PathBuf,
@@ -142,7 +144,7 @@ impl CommandTraffic {
     /// `.stderr`. How it ended is a result; an error says that it could not be started.
     pub fn run(
         &self,
-        hosts: &Hosts,
+        hosts: Option<&Hosts>,
         directory: &Path,
         name: &str,
         cancel: &AtomicBool,
@@ -160,20 +162,17 @@ impl CommandTraffic {
     /// Starts the command in the background and waits until it is ready.
     pub fn start(
         &self,
-        hosts: &Hosts,
+        hosts: Option<&Hosts>,
         directory: &Path,
         name: &str,
         cancel: &AtomicBool,
     ) -> Result<Background, Error> {
-        let host = hosts.at(self.on);
-        let before = host.listeners()?;
+        let place = self.place(hosts)?;
+        let before = place.listeners()?;
         if let Ready::Port(port) = self.ready
             && before.contains(&port)
         {
-            return Err(Error::Traffic(format!(
-                "port {port} of host {} is taken",
-                self.on
-            )));
+            return Err(Error::Traffic(format!("port {port} of {place} is taken")));
         }
         let mut started = self.spawn(hosts, directory, name)?;
         let limit = match self.ready {
@@ -183,8 +182,8 @@ impl CommandTraffic {
         };
         while started.started.elapsed() < limit && !cancel.load(Ordering::Relaxed) {
             let ready = match self.ready {
-                Ready::Listening => host.listeners()?.iter().any(|port| !before.contains(port)),
-                Ready::Port(port) => host.listens_on(port)?,
+                Ready::Listening => place.listeners()?.iter().any(|port| !before.contains(port)),
+                Ready::Port(port) => place.listeners()?.contains(&port),
                 Ready::Delay(_) => false,
             };
             if ready || started.running.try_wait()?.is_some() {
@@ -194,16 +193,28 @@ impl CommandTraffic {
         }
         match self.ready {
             Ready::Port(port) if !cancel.load(Ordering::Relaxed) => Err(Error::Traffic(format!(
-                "{:?} on host {} does not listen on port {port} after {} s",
+                "{:?} on {place} does not listen on port {port} after {} s",
                 self.run,
-                self.on,
                 READY.as_secs()
             ))),
             _ => Ok(started),
         }
     }
 
-    fn spawn(&self, hosts: &Hosts, directory: &Path, name: &str) -> Result<Background, Error> {
+    fn place<'a>(&self, hosts: Option<&'a Hosts>) -> Result<Place<'a>, Error> {
+        match (self.on, hosts) {
+            (None, _) => Ok(Place::Here),
+            (Some(port), Some(hosts)) => Ok(Place::Host(hosts.at(port))),
+            (Some(port), None) => Err(Error::Traffic(format!("there is no host {port}"))),
+        }
+    }
+
+    fn spawn(
+        &self,
+        hosts: Option<&Hosts>,
+        directory: &Path,
+        name: &str,
+    ) -> Result<Background, Error> {
         let create = |kind| {
             let path = directory.join(format!("{name}.{kind}"));
             File::create(&path)
@@ -222,13 +233,13 @@ impl CommandTraffic {
             .stdout(stdout_file)
             .stderr(stderr_file);
         for (variable, port) in [("MIDWIRE_A", Port::A), ("MIDWIRE_B", Port::B)] {
-            if let Some(cidr) = hosts.at(port).addresses().first() {
+            if let Some(cidr) = hosts.and_then(|hosts| hosts.at(port).addresses().first()) {
                 command.env(variable, cidr.address.to_string());
             }
         }
         command.envs(&self.environment);
         let started = Instant::now();
-        let running = hosts.at(self.on).spawn(command)?;
+        let running = self.place(hosts)?.spawn(command)?;
         Ok(Background {
             running,
             started,
