@@ -185,7 +185,7 @@ impl Model {
         let done = carry_out(&action, &packet, &mut leaves);
         leaves.resize(leaves.len().max(MIN_FRAME), 0);
         expected.delay = action.delay;
-        expected.egress = fired.then(|| Record {
+        expected.egress = fired.then_some(Record {
             tap: Tap::Egress,
             length: leaves.len() as u16,
             actions: done,

@@ -22,7 +22,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -31,7 +31,7 @@ impl Random {
 
     /// Below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
+        self.number() % n
     }
 
     /// One time in `n`.
@@ -101,7 +101,7 @@ impl TcpFlow {
         // Half of them wrap soon.
         let isn = [0, 1].map(|_| match random.one_in(2) {
             true => (random.below(20_000) as u32).wrapping_neg(),
-            false => random.next() as u32,
+            false => random.number() as u32,
         });
         Self {
             ways,
@@ -126,11 +126,11 @@ impl TcpFlow {
                 .wrapping_add(1)
                 .wrapping_add(self.sent[1 - side]),
             flags: ACK | random.one_of(&[0, 0, PSH, URG, ECE, CWR]),
-            window: random.next() as u16,
+            window: random.number() as u16,
             options: vec![1; random.below(11) as usize * 4],
         };
         let mut path = way.path.clone();
-        path.traffic_class = random.next() as u8;
+        path.traffic_class = random.number() as u8;
         self.opened += 1;
         if self.opened <= 2 || random.one_in(60) {
             // The first two open it; later ones are retransmissions.
@@ -175,7 +175,7 @@ impl TcpFlow {
         }
         segment.seq = base.wrapping_add(from);
         self.sent[side] = sent.max(from + len);
-        let fill = random.next() as u8;
+        let fill = random.number() as u8;
         (way, tcp(&path, &segment, &vec![fill; len as usize]))
     }
 }
@@ -228,7 +228,7 @@ impl RoceFlow {
             ),
             3 | 4 => {
                 let reth = reth(Reth {
-                    va: random.next(),
+                    va: random.number(),
                     rkey: 1,
                     dma_len: 4096,
                 });
@@ -240,7 +240,7 @@ impl RoceFlow {
             }
             5 => {
                 let reth = reth(Reth {
-                    va: random.next(),
+                    va: random.number(),
                     rkey: 1,
                     dma_len: 4096,
                 });
@@ -285,8 +285,8 @@ impl RoceFlow {
             self.sent = self.sent.max(psn + 1);
         }
         let mut path = self.way.path.clone();
-        path.traffic_class = random.next() as u8;
-        let payload = vec![random.next() as u8; payload];
+        path.traffic_class = random.number() as u8;
+        let payload = vec![random.number() as u8; payload];
         (self.way.clone(), roce(&path, &bth, &extension, &payload))
     }
 }
@@ -393,7 +393,7 @@ fn other(random: &mut Random, way: &Way) -> Vec<u8> {
         1 => raw(0x88b5, 14 + random.below(1500) as usize, 7),
         2 => raw(0x05dc, 60, 9), // a length instead of a type
         3 => udp(&way.path, &vec![5; random.below(1400) as usize]),
-        // Runts; two bytes behind what makes them unlike.
+        // Runts.
         4 => vec![0xaa; 14 + random.below(46) as usize],
         _ => vec![0x55; 9000 + random.below(3000) as usize],
     }
@@ -408,7 +408,7 @@ fn mangle(random: &mut Random, mut frame: Vec<u8>) -> Vec<u8> {
     let headers = frame.len().min(70) as u64 - 14;
     for _ in 0..=random.below(2) {
         let at = 14 + random.below(headers) as usize;
-        frame[at] = random.next() as u8;
+        frame[at] = random.number() as u8;
     }
     frame
 }
@@ -545,7 +545,6 @@ fn action(random: &mut Random) -> Action {
         offset: random.one_of(&[0, 1, 10, 11, 17, 63, 64, 200, 1500]),
         mask: 1 << random.below(8),
     };
-    // One action in 64 may do everything, so that few enough different ones are used.
     let delay = Nanos(random.one_of(&[1, 100, 1000, 20_000, 300_000]));
     match random.below(8) {
         0 | 1 => Action {

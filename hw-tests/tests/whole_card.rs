@@ -179,10 +179,10 @@ fn roce_frames() -> Vec<Vec<u8>> {
         packet(opcode::ACK, 5, &ack(0), 0), // no data: sets no base
         packet(opcode::SEND_FIRST, 0xff_fffe, &[], 1024), // position 0
         packet(opcode::SEND_MIDDLE, 0xff_ffff, &[], 1000), // 1
-        packet(opcode::SEND_LAST, 0x1_00_0000, &[], 999), // 2, behind the wrap: dropped twice
-        packet(opcode::READ_REQUEST, 0x1_00_0001, &read, 0), // 3: dropped
-        packet(opcode::SEND_LAST, 0x1_00_0000, &[], 998), // 2 again: dropped
-        packet(opcode::SEND_LAST, 0x1_00_0000, &[], 997), // and again: passes
+        packet(opcode::SEND_LAST, 0x0100_0000, &[], 999), // 2, behind the wrap: dropped twice
+        packet(opcode::READ_REQUEST, 0x0100_0001, &read, 0), // 3: dropped
+        packet(opcode::SEND_LAST, 0x0100_0000, &[], 998), // 2 again: dropped
+        packet(opcode::SEND_LAST, 0x0100_0000, &[], 997), // and again: passes
         packet(opcode::ACK, 6, &ack(0x60), 0), // NAK 1: dropped
         packet(opcode::CNP, 0, &[0; 16], 0), // CNP 1
         packet(opcode::CNP, 0, &[1; 16], 0), // CNP 2: dropped
@@ -431,40 +431,40 @@ fn light(width: Width) -> CaptureConfig {
     }
 }
 
-/// Shortest frames back to back on both lanes: the most records that there can be.
+/// Shortest frames back to back on both lanes: the most records that there can be, for longer
+/// than any buffer of the card can make up for.
 #[test]
 fn shortest_frames_at_line_rate_all_leave_a_record() {
-    let frames: Vec<_> = (0..4000u32)
-        .map(|n| {
-            let lane = [Lane::AtoB, Lane::BtoA][(n % 2) as usize];
-            let path = Path::ipv4(n as u16, 5001);
-            Sent::new(
-                lane,
-                0,
-                tcp(
-                    &path,
-                    &TcpSegment {
-                        seq: n,
-                        flags: ACK,
-                        ..TcpSegment::default()
-                    },
-                    b"123456",
-                ),
-            )
-        })
-        .collect();
-    let mut settings = Settings::new(Width::W512);
-    settings.capture.snapshot_bytes = 0;
-    let rig = Rig::new(&settings);
-    let outcome = rig.run(&follow(Transport::Tcp, vec![]), &frames);
-    assert_eq!(outcome.accounting.problems, [""; 0]);
-    assert!(outcome.summary.complete);
-    let events_looked_up = outcome
-        .counters
-        .lanes
-        .iter()
-        .all(|lane| lane.unmatched == 0);
-    assert!(events_looked_up);
+    for width in WIDTHS {
+        let frames: Vec<_> = (0..40_000u32)
+            .map(|n| {
+                let lane = [Lane::AtoB, Lane::BtoA][(n % 2) as usize];
+                let segment = TcpSegment {
+                    seq: n,
+                    flags: ACK,
+                    ..TcpSegment::default()
+                };
+                Sent::new(
+                    lane,
+                    0,
+                    tcp(&Path::ipv4(n as u16, 5001), &segment, b"123456"),
+                )
+            })
+            .collect();
+        let mut settings = Settings::new(width);
+        settings.capture.snapshot_bytes = 0;
+        let rig = Rig::new(&settings);
+        let outcome = rig.run(&follow(Transport::Tcp, vec![]), &frames);
+        assert_eq!(outcome.accounting.problems, [""; 0], "{width:?}");
+        assert!(outcome.summary.complete);
+        assert!(
+            outcome
+                .counters
+                .lanes
+                .iter()
+                .all(|lane| lane.unmatched == 0)
+        );
+    }
 }
 
 #[test]

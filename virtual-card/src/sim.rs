@@ -158,87 +158,92 @@ const OKAY: u8 = 0;
 const SLVERR: u8 = 2;
 const DECERR: u8 = 3;
 
-/// What the DMA master is at; one burst at a time.
-enum DmaState {
-    Idle,
-    Data {
-        address: u64,
-        beats: usize,
-        sound: bool,
-    },
-    Response(u8),
+/// A burst whose address was taken.
+struct Burst {
+    address: u64,
+    beats: usize,
+    sound: bool,
 }
+
+/// Bursts whose addresses are taken before the data of the first has come, so that data can
+/// come in every clock.
+const DMA_BURSTS: usize = 4;
 
 /// The host's end of the DMA master.
 struct DmaSlave {
-    state: DmaState,
+    bursts: VecDeque<Burst>,
+    /// Of the first burst, or of the one before it when that has ended.
     data: Vec<u8>,
     strobes: Vec<u32>,
+    ended: bool,
+    responses: VecDeque<u8>,
 }
 
 impl DmaSlave {
     fn new() -> Self {
         Self {
-            state: DmaState::Idle,
+            bursts: VecDeque::new(),
             data: Vec::new(),
             strobes: Vec::new(),
+            ended: false,
+            responses: VecDeque::new(),
         }
+    }
+
+    fn takes_address(&self) -> bool {
+        self.bursts.len() < DMA_BURSTS
     }
 
     #[inline]
     fn drive(&self, core: &mut Core) {
-        core.set_m_axi_awready(matches!(self.state, DmaState::Idle).into());
-        core.set_m_axi_wready(matches!(self.state, DmaState::Data { .. }).into());
-        let response = match self.state {
-            DmaState::Response(response) => Some(response),
-            _ => None,
-        };
-        core.set_m_axi_bvalid(response.is_some().into());
-        core.set_m_axi_bresp(response.unwrap_or(OKAY));
+        core.set_m_axi_awready(self.takes_address().into());
+        core.set_m_axi_wready((!self.bursts.is_empty()).into());
+        core.set_m_axi_bvalid((!self.responses.is_empty()).into());
+        core.set_m_axi_bresp(self.responses.front().copied().unwrap_or(OKAY));
     }
 
     /// The handshakes before the edge; true when a burst was written to the host's memory,
     /// which `data` then still holds.
     #[inline]
     fn step(&mut self, core: &Core, function: &Function) -> bool {
-        match self.state {
-            DmaState::Idle if core.m_axi_awvalid() != 0 => {
-                let address = core.m_axi_awaddr();
-                let sound = core.m_axi_awsize() == SIZE_32_BYTES
-                    && core.m_axi_awburst() == BURST_INCR
-                    && address.is_multiple_of(DMA_BYTES as u64);
-                let beats = usize::from(core.m_axi_awlen()) + 1;
-                self.data.clear();
-                self.strobes.clear();
-                self.state = DmaState::Data {
-                    address,
-                    beats,
-                    sound,
-                };
-            }
-            DmaState::Data {
-                address,
-                beats,
-                sound,
-            } if core.m_axi_wvalid() != 0 => {
-                self.data.extend_from_slice(core.m_axi_wdata());
-                self.strobes.push(core.m_axi_wstrb());
-                let last = self.strobes.len() == beats;
-                if !last && core.m_axi_wlast() == 0 {
-                    return false;
-                }
-                let response = match sound && last && core.m_axi_wlast() != 0 {
-                    false => SLVERR,
-                    true if self.write(address, function) => OKAY,
-                    true => DECERR,
-                };
-                self.state = DmaState::Response(response);
-                return response == OKAY;
-            }
-            DmaState::Response(_) if core.m_axi_bready() != 0 => self.state = DmaState::Idle,
-            _ => {}
+        let takes_address = self.takes_address();
+        if core.m_axi_bready() != 0 {
+            self.responses.pop_front();
         }
-        false
+        let written = core.m_axi_wvalid() != 0 && self.take_beat(core, function);
+        if takes_address && core.m_axi_awvalid() != 0 {
+            let address = core.m_axi_awaddr();
+            let sound = core.m_axi_awsize() == SIZE_32_BYTES
+                && core.m_axi_awburst() == BURST_INCR
+                && address.is_multiple_of(DMA_BYTES as u64);
+            let beats = usize::from(core.m_axi_awlen()) + 1;
+            self.bursts.push_back(Burst { address, beats, sound });
+        }
+        written
+    }
+
+    /// A beat of the first burst; true when it was the last one and the burst was written.
+    fn take_beat(&mut self, core: &Core, function: &Function) -> bool {
+        let Some(&Burst { address, beats, sound }) = self.bursts.front() else { return false };
+        if std::mem::take(&mut self.ended) {
+            self.data.clear();
+            self.strobes.clear();
+        }
+        self.data.extend_from_slice(core.m_axi_wdata());
+        self.strobes.push(core.m_axi_wstrb());
+        let last = self.strobes.len() == beats;
+        if !last && core.m_axi_wlast() == 0 {
+            return false;
+        }
+        let response = match sound && last && core.m_axi_wlast() != 0 {
+            false => SLVERR,
+            true if self.write(address, function) => OKAY,
+            true => DECERR,
+        };
+        self.ended = true;
+        self.bursts.pop_front();
+        self.responses.push_back(response);
+        response == OKAY
     }
 
     fn write(&self, address: u64, function: &Function) -> bool {
