@@ -169,7 +169,7 @@ pub enum CorruptBase {
     Frame,
     /// First byte of the IP header.
     Ip,
-    /// First byte of the TCP header or BTH.
+    /// First byte of the TCP or UDP header.
     Transport,
     /// First byte of the payload.
     Payload,
