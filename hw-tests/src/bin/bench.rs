@@ -139,7 +139,7 @@ fn simulation_speed(report: &mut Report) {
         "Speed of the simulation",
         "Clock cycles of the core that are simulated in a second, in virtual time, without \
          skipping any. Frames come on both lanes at line rate; connections are followed, events \
-         looked up, and every packet recorded with 128 bytes of it.",
+         looked up, and every packet recorded, long ones with 128 bytes of them.",
     );
     report.table(&[
         "width",
@@ -168,7 +168,8 @@ fn simulation_speed(report: &mut Report) {
                 skip_idle: false,
                 ..Settings::new(width)
             };
-            settings.capture.snapshot_bytes = 128;
+            // Of shortest frames the records alone are what the DMA carries at line rate.
+            settings.capture.snapshot_bytes = if len == 1514 { 128 } else { 0 };
             settings.capture.ring_blocks = 256;
             let rig = Rig::new(&settings);
             rig.card.load(&program()).expect("a program");
