@@ -244,6 +244,11 @@ impl Stage<'_> {
         config.block_bytes = config
             .block_bytes
             .max((2 * config.snapshot_bytes).next_power_of_two());
+        // Files of a card that is served separately begin with the capture: their connections have
+        // to be learnt from the first frame on.
+        if matches!(self.plan.endpoints.a, Endpoint::External) {
+            device.track(true).map_err(said)?;
+        }
         let capture = device.start_capture(config).map_err(said)?;
 
         // From here on the capture is ended in order, whatever happens.
@@ -326,7 +331,9 @@ impl Stage<'_> {
         hosts: Option<&endpoints::Hosts>,
         feed: &mut dyn Feed,
     ) -> Step<()> {
-        device.track(true).map_err(said)?;
+        if !matches!(self.plan.endpoints.a, Endpoint::External) {
+            device.track(true).map_err(said)?;
+        }
         self.step("running traffic");
         match self.plan.endpoints.a {
             Endpoint::Pcap(_) => self.play(capture, feed)?,
