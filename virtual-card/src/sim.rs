@@ -217,14 +217,25 @@ impl DmaSlave {
                 && core.m_axi_awburst() == BURST_INCR
                 && address.is_multiple_of(DMA_BYTES as u64);
             let beats = usize::from(core.m_axi_awlen()) + 1;
-            self.bursts.push_back(Burst { address, beats, sound });
+            self.bursts.push_back(Burst {
+                address,
+                beats,
+                sound,
+            });
         }
         written
     }
 
     /// A beat of the first burst; true when it was the last one and the burst was written.
     fn take_beat(&mut self, core: &Core, function: &Function) -> bool {
-        let Some(&Burst { address, beats, sound }) = self.bursts.front() else { return false };
+        let Some(&Burst {
+            address,
+            beats,
+            sound,
+        }) = self.bursts.front()
+        else {
+            return false;
+        };
         if std::mem::take(&mut self.ended) {
             self.data.clear();
             self.strobes.clear();

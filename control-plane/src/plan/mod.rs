@@ -521,7 +521,7 @@ pub enum CorruptBase {
     Frame,
     /// IP header.
     Ip,
-    /// TCP header, or BTH.
+    /// TCP or UDP header.
     Transport,
     /// First byte after the transport's headers.
     #[default]
