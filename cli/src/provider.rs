@@ -176,10 +176,29 @@ struct Socket {
     path: PathBuf,
 }
 
+/// Removes what runs that were killed have left: directories named after a process that is gone.
+fn sweep(temporary: &Path) {
+    let Ok(entries) = std::fs::read_dir(temporary) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|n| n.strip_prefix("midwire-"));
+        if let Some(Ok(process)) = process.map(str::parse::<u32>)
+            && !Path::new("/proc").join(process.to_string()).exists()
+        {
+            // Another user's stays; it is theirs to remove.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 impl Socket {
     fn new() -> Result<Self, String> {
         use std::os::unix::fs::DirBuilderExt as _;
-        let directory = std::env::temp_dir().join(format!("midwire-{}", std::process::id()));
+        let temporary = std::env::temp_dir();
+        sweep(&temporary);
+        let directory = temporary.join(format!("midwire-{}", std::process::id()));
         let made = |d: &Path| std::fs::DirBuilder::new().mode(0o700).create(d);
         // A process of this number that was killed may have left one.
         let result = match made(&directory) {
