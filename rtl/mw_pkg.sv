@@ -44,7 +44,7 @@ package mw_pkg;
   // What the parser read from a frame. Exactly one a frame, in the frames' order.
   typedef struct packed {
     logic [63:0]  stamp;           // ns, first beat at ingress
-    logic [31:0]  packet_id;       // counts frames of this lane's ingress from 0
+    logic [31:0]  packet_id;       // counts frames admitted to this lane, from 0
     logic         lane;            // 0: A to B, 1: B to A
     proto_e       proto;
     logic         malformed;       // a header lies or is cut; the frame passes, untracked
@@ -86,7 +86,7 @@ package mw_pkg;
     logic [61:0] reserved;
     logic [7:0]  corrupt_mask;    // XORed into one byte
     logic [11:0] corrupt_offset;  // byte, counted from corrupt_base
-    logic [1:0]  corrupt_base;    // 0 frame, 1 IP header, 2 transport header, 3 payload
+    logic [1:0]  corrupt_base;    // 0 frame, 1 IP header, 2 TCP or UDP header, 3 payload
     logic [39:0] delay_ns;        // 0: none
     logic        delay;
     logic        corrupt;
