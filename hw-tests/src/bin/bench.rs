@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `make bench`: measures, prints, and writes what it found to docs/bench.md.
+//!
+//! `bench SECTION...` measures only those of `speed`, `latency`, `tcp`, `ring`, and prints.
 
 use midwire_driver::{
     CaptureConfig, Card, Kind, Lane, Position, PositionEvents, Program, Selector, Transport,
@@ -21,23 +23,40 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const WIDTHS: [(Width, &str); 2] = [(Width::W512, "512 bits"), (Width::W64, "64 bits")];
 const SECONDS: u64 = 8;
+const SECTIONS: [&str; 4] = ["speed", "latency", "tcp", "ring"];
 
 fn main() -> Result<()> {
     // Before there is a second thread.
     let hosts = privilege::enter();
+    let only: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(other) = only.iter().find(|s| !SECTIONS.contains(&s.as_str())) {
+        return Err(format!("no section {other:?}: there are {}", SECTIONS.join(", ")).into());
+    }
+    let wanted = |section: &str| only.is_empty() || only.iter().any(|s| s == section);
     let mut report = Report::default();
     report.line("# Measured figures");
     report.line("");
     report.line("Written by `make bench` on one machine at one time; do not edit.");
     report.line("");
     report.line(&machine());
-    simulation_speed(&mut report);
-    latency(&mut report);
-    match hosts {
-        Ok(_) => through_two_hosts(&mut report)?,
-        Err(e) => report.section("TCP between two hosts", &format!("Not measured: {e}")),
+    if wanted("speed") {
+        simulation_speed(&mut report);
     }
-    ring_to_disk(&mut report)?;
+    if wanted("latency") {
+        latency(&mut report);
+    }
+    if wanted("tcp") {
+        match hosts {
+            Ok(_) => through_two_hosts(&mut report)?,
+            Err(e) => report.section("TCP between two hosts", &format!("Not measured: {e}")),
+        }
+    }
+    if wanted("ring") {
+        ring_to_disk(&mut report)?;
+    }
+    if !only.is_empty() {
+        return Ok(());
+    }
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/bench.md");
     std::fs::write(path, report.0)?;
     Ok(())
