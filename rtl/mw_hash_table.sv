@@ -20,7 +20,7 @@ module mw_hash_table
     // another tag takes the entry over, or deletes it when it may not insert, unless fixed
     parameter int unsigned TAG_W = 0,
     parameter int unsigned ROWS_LOG2 = 10,  // rows of a way, log2, 1 to 20
-    parameter int unsigned WAYS = 4,  // a power of two, 2 to 8
+    parameter int unsigned WAYS = 4,  // 2 or 4
     parameter bit INSERT = 1'b0,
     parameter bit MULTI = 1'b0,  // a key can have several entries, with different values
     localparam int unsigned RowW = 1 + VAL_W + KEY_W,  // {valid, value, key}
@@ -57,7 +57,7 @@ module mw_hash_table
     output logic [VAL_W-1:0] out_values[WAYS]
 );
   if (KEY_W < 1 || KEY_W > HashKeyMax || VAL_W < 1 || ROWS_LOG2 < 1 || ROWS_LOG2 > 20 ||
-      WAYS < 2 || WAYS > 8 || (WAYS & (WAYS - 1)) != 0 || (TAG_W != 0 && TAG_W + 1 > VAL_W) ||
+      (WAYS != 2 && WAYS != HashWays) || (TAG_W != 0 && TAG_W + 1 > VAL_W) ||
       (TAG_W != 0 && MULTI)) begin : g_bad
     $fatal(1, "mw_hash_table: parameter out of range");
   end

@@ -32,7 +32,7 @@ struct Look {
 
 int main() {
     uint64_t vector = 0x3100000005;
-    const unsigned rows[4] = {0x4ee7, 0x6936, 0x3967, 0x621c};
+    const unsigned rows[4] = {0x54ea, 0x00aa, 0x0470, 0x2dd6};
     for (unsigned w = 0; w < 4; w++)
         if (hash_row(&vector, KeyW, w, 15) != rows[w]) return printf("test vector of way %u\n", w), 1;
 

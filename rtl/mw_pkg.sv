@@ -238,11 +238,14 @@ package mw_pkg;
 
   // Hash of way `way`: bit j of the index is the parity of key & mask(way, j). The masks
   // come from xorshift64* seeded by way and j, 64 bits at a time from the low end
-  // (Marsaglia 2003, Vigna 2016); host-driver/ computes the same.
+  // (Marsaglia 2003, Vigna 2016); host-driver/ computes the same. The ways' seeds are chosen
+  // so that keys in a row (positions, connections, ports) reach the rows of a way evenly.
+  localparam int unsigned HashWays = 4;
+  localparam logic [HashWays-1:0][23:0] HashSeed = {24'hC0BB07, 24'h8BC8F6, 24'hB2DA6F, 24'hBC031F};
   function automatic logic [63:0] mask_word(input int unsigned way, input int unsigned j,
                                             input int unsigned word);
     logic [63:0] x;
-    x = 64'h9E37_79B9_7F4A_7C15 ^ (64'(way) << 48) ^ (64'(j) << 32) ^ 64'(word);
+    x = 64'h9E37_79B9_7F4A_7C15 ^ (64'(HashSeed[way]) << 40) ^ (64'(j) << 32) ^ 64'(word);
     for (int unsigned i = 0; i < 4; i++) begin
       x = x ^ (x >> 12);
       x = x ^ (x << 25);

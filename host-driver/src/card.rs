@@ -4,6 +4,7 @@
 use crate::backend::Backend;
 use crate::capture::{Capture, CaptureConfig};
 use crate::error::{Error, Result};
+use crate::hash::MAX_WAYS;
 use crate::program::{FLOW_KEY, Loaded, Program, SlotId, Table, address_from};
 use crate::registers::Registers;
 use crate::regs;
@@ -571,7 +572,7 @@ fn identify(registers: &Registers, name: String) -> Result<CardInfo> {
         slots: 1 << parameter(regs::SLOTS_LOG2, "slots_log2", 23)?,
         exact_rows_log2: parameter(regs::EXACT_ROWS_LOG2, "exact_rows_log2", rows_limit)?,
         page_rows_log2: parameter(regs::PAGE_ROWS_LOG2, "page_rows_log2", rows_limit)?,
-        ways: parameter(regs::WAYS, "ways", 16)?,
+        ways: parameter(regs::WAYS, "ways", MAX_WAYS)?,
         selectors: parameter(regs::SELECTORS, "selectors", 1 << 16)?,
         actions: parameter(regs::ACTIONS, "actions", 1 << 16)?,
         delay_slots: parameter(regs::DELAY_SLOTS, "delay_slots", u32::MAX)?,

@@ -15,9 +15,16 @@ pub(crate) type Key = [u64; KEY_WORDS];
 /// Entries that are looked at for one that can move before a table counts as full.
 const SEARCH_LIMIT: usize = 4096;
 
+/// Seeds of the ways' masks, chosen so that keys in a row reach the rows of a way evenly.
+const SEEDS: [u64; 4] = [0xbc_031f, 0xb2_da6f, 0x8b_c8f6, 0xc0_bb07];
+
+/// Ways that a table can have.
+pub(crate) const MAX_WAYS: u32 = SEEDS.len() as u32;
+
 /// 64-bit word `word` of the mask for bit `bit` of the row in way `way`.
 const fn mask_word(way: u32, bit: u32, word: u32) -> u64 {
-    let mut x = 0x9e37_79b9_7f4a_7c15 ^ (way as u64) << 48 ^ (bit as u64) << 32 ^ word as u64;
+    let seed = SEEDS[way as usize];
+    let mut x = 0x9e37_79b9_7f4a_7c15 ^ seed << 40 ^ (bit as u64) << 32 ^ word as u64;
     let mut round = 0;
     while round < 4 {
         x ^= x >> 12;
@@ -42,6 +49,7 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
+    /// A table of at most [`MAX_WAYS`] ways.
     pub fn new(ways: u32, rows_log2: u32) -> Self {
         let masks = (0..ways)
             .flat_map(|way| (0..rows_log2).map(move |bit| (way, bit)))
@@ -125,16 +133,16 @@ mod tests {
     /// The test vectors of docs/tables.md.
     #[test]
     fn rows_are_those_of_the_card() {
-        assert_eq!(mask_word(0, 0, 0), 0x3b1d_1ca4_5e57_8555);
-        assert_eq!(mask_word(3, 14, 4), 0x7f68_c449_aab5_9ece);
+        assert_eq!(mask_word(0, 0, 0), 0xd273_c281_b848_bda1);
+        assert_eq!(mask_word(3, 14, 4), 0xc161_8570_a100_f271);
         let rows = |log2, key: Key| {
             let table = Placement::new(4, log2);
             [0, 1, 2, 3].map(|way| table.cell(way, &key) - (way << log2))
         };
         let exact = [0x31_0000_0005, 0, 0, 0, 0];
-        assert_eq!(rows(15, exact), [0x4ee7, 0x6936, 0x3967, 0x621c]);
+        assert_eq!(rows(15, exact), [0x54ea, 0x00aa, 0x0470, 0x2dd6]);
         let page = [0x300_0001_2345, 0, 0, 0, 0];
-        assert_eq!(rows(15, page), [0x5fd9, 0x1ab6, 0x012f, 0x0035]);
+        assert_eq!(rows(15, page), [0x754c, 0x3939, 0x031b, 0x4af1]);
         // 0x2_0000000000000000_000000000a000001_0000000000000000_000000000a000002_9c40_001389
         // with 24 + 16 bits of ports at the low end.
         let digits = "20000000000000000000000000a0000010000000000000000000000000a0000029c40001389";
@@ -142,7 +150,7 @@ mod tests {
         for (n, digit) in digits.chars().rev().enumerate() {
             flow[n / 16] |= u64::from(digit.to_digit(16).expect("hex")) << (n % 16 * 4);
         }
-        assert_eq!(rows(14, flow), [0x13a2, 0x1f67, 0x2099, 0x2238]);
+        assert_eq!(rows(14, flow), [0x294f, 0x3657, 0x20ed, 0x33b5]);
     }
 
     fn fill(rows_log2: u32, keys: impl Iterator<Item = u64>) -> (Placement, usize) {
@@ -177,11 +185,84 @@ mod tests {
         }
     }
 
-    /// The hash is linear, so keys that differ in few bits may reach but half of a way.
+    /// Rows of a way that keys reach when the bits that `runs` name (first, count) of them run
+    /// through all values, log2. The hash is linear, so each of these rows is reached equally
+    /// often.
+    fn rank(rows_log2: u32, way: u32, runs: &[(usize, usize)]) -> usize {
+        let table = Placement::new(4, rows_log2);
+        let mut basis: Vec<u32> = Vec::new();
+        for bit in runs.iter().flat_map(|&(first, count)| first..first + count) {
+            let mut key = [0; KEY_WORDS];
+            key[bit / 64] = 1 << (bit % 64);
+            let row = table.cell(way, &key) - (way << rows_log2);
+            let row = basis.iter().fold(row, |row, b| row.min(row ^ b));
+            if row != 0 {
+                basis.push(row);
+            }
+        }
+        basis.len()
+    }
+
+    /// Whether keys of a pattern find room for each in a table that they fill by half: what
+    /// they reach of all ways must hold them.
+    fn patterns(rows_log2: u32, runs: &[&[(usize, usize)]], reach: f64) {
+        for runs in runs {
+            let ranks = [0, 1, 2, 3].map(|way| rank(rows_log2, way, runs));
+            let rows: u32 = ranks.iter().map(|&rank| 1 << rank).sum();
+            let of = f64::from(rows) / f64::from(4 << rows_log2);
+            assert!(of >= reach, "{runs:?} reach {of} of the table: {ranks:?}");
+        }
+    }
+
     #[test]
-    fn consecutive_positions_fill_three_quarters() {
-        let (_, fit) = fill(15, (0..).map(|n| 7 << 36 | 1 << 32 | n));
-        assert!(fit >= 3 << 15, "{fit} of {}", 4 << 15);
+    fn keys_in_a_row_reach_most_of_a_table() {
+        const CONNECTION: usize = 36;
+        const PAGE_CONNECTION: usize = 40;
+        // Consecutive positions, also every 2nd to 256th, reach every row of three ways.
+        for stride in 0..3 {
+            patterns(15, &[&[(stride, 15)]], 1.0);
+        }
+        for stride in 3..9 {
+            patterns(15, &[&[(stride, 15)]], 0.62);
+        }
+        for positions in 0..15 {
+            let connections = 15 - positions;
+            for low in [CONNECTION, PAGE_CONNECTION] {
+                patterns(15, &[&[(0, positions), (low, connections)]], 0.62);
+            }
+        }
+        // Positions of two kinds: data and read request.
+        patterns(15, &[&[(0, 14), (34, 1)]], 1.0);
+        // Ports, queue pairs and addresses in a row.
+        let fields = [0, 24, 40, 168];
+        for (n, &one) in fields.iter().enumerate() {
+            patterns(14, &[&[(one, 14)]], 0.5);
+            for &other in &fields[n + 1..] {
+                for bits in [2, 4, 7, 10, 12] {
+                    patterns(14, &[&[(one, bits), (other, 14 - bits)]], 0.5);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_lane_takes_65536_positions_however_they_are_spread() {
+        const ALL: u64 = 1 << 16;
+        for connections_log2 in [0, 1, 4, 8, 10, 12, 14] {
+            let connections = 1 << connections_log2;
+            let keys = (0..ALL).map(|n| {
+                let (connection, position) = (n % connections, n / connections);
+                connection << 36 | 1 << 32 | (position + 1)
+            });
+            let (_, fit) = fill(15, keys);
+            assert_eq!(fit as u64, ALL, "of {connections} connections");
+        }
+    }
+
+    #[test]
+    fn a_hundred_thousand_consecutive_positions_fit() {
+        let (_, fit) = fill(15, (1..=100_000).map(|n| 7 << 36 | 1 << 32 | n));
+        assert_eq!(fit, 100_000);
     }
 
     #[test]

@@ -149,11 +149,12 @@ inline void table_request(uint32_t* words, bool valid, bool write, Table table, 
 
 // Hash of docs/tables.md: row of `key` (words of 64 bits, low first) in way `way`.
 inline uint32_t hash_row(const uint64_t* key, unsigned bits, unsigned way, unsigned rows_log2) {
+    const uint64_t seed[4] = {0xbc031f, 0xb2da6f, 0x8bc8f6, 0xc0bb07};
     uint32_t row = 0;
     for (unsigned j = 0; j < rows_log2; j++) {
         bool parity = false;
         for (unsigned k = 0; k * 64 < bits; k++) {
-            uint64_t x = 0x9e3779b97f4a7c15 ^ uint64_t(way) << 48 ^ uint64_t(j) << 32 ^ k;
+            uint64_t x = 0x9e3779b97f4a7c15 ^ seed[way] << 40 ^ uint64_t(j) << 32 ^ k;
             for (int i = 0; i < 4; i++) x ^= x >> 12, x ^= x << 25, x ^= x >> 27, x *= 0x2545f4914f6cdd1d;
             if (bits - k * 64 < 64) x &= (uint64_t(1) << (bits - k * 64)) - 1;
             parity ^= __builtin_parityll(key[k] & x);
