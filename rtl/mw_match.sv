@@ -553,7 +553,8 @@ module mw_match
     logic [7:0]       iteration;
   } joined_t;
   joined_t joined, so_far;
-  logic t6_packet;
+  done_t done;
+  logic  t6_packet;
   assign t6_packet = t_valid[6] && !t[6].host;
   assign pass_pop  = t6_packet && t[6].last;
 
@@ -568,38 +569,23 @@ module mw_match
         joined.slot = t[6].slot;
         joined.iteration = t6_iteration;
       end
-      if (t6_fires) begin
-        joined.action.drop = so_far.action.drop || action_read.drop;
-        joined.action.ecn = so_far.action.ecn || action_read.ecn;
-        joined.action.corrupt = so_far.action.corrupt || action_read.corrupt;
-        joined.action.delay = so_far.action.delay || action_read.delay;
-        if (action_read.delay && action_read.delay_ns > so_far.action.delay_ns)
-          joined.action.delay_ns = action_read.delay_ns;
-        if (action_read.corrupt && !so_far.action.corrupt) begin
-          joined.action.corrupt_base   = action_read.corrupt_base;
-          joined.action.corrupt_offset = action_read.corrupt_offset;
-          joined.action.corrupt_mask   = action_read.corrupt_mask;
-        end
-      end
+      if (t6_fires) joined.action = join_actions(so_far.action, action_read);
     end
+    done = asked(joined.action);
   end
 
   always_ff @(posedge clk) begin
     if (pass_pop) begin
       out_verdict.stamp <= pass.stamp;
       out_verdict.action <= joined.action;
-      out_verdict.touched <= joined.action.drop || joined.action.ecn || joined.action.corrupt ||
-          joined.action.delay;
+      out_verdict.touched <= done != '0;
       out_verdict.is_ip <= pass.is_ip;
       out_verdict.is_ip6 <= pass.is_ip6;
       out_verdict.l3_offset <= pass.l3_offset;
       out_verdict.l4_offset <= pass.l4_offset;
       out_verdict.payload_offset <= pass.payload_offset;
       out_verdict.rec <= pass.rec;
-      out_verdict.rec.done.drop <= joined.action.drop;
-      out_verdict.rec.done.ecn <= joined.action.ecn;
-      out_verdict.rec.done.corrupt <= joined.action.corrupt;
-      out_verdict.rec.done.delay <= joined.action.delay;
+      out_verdict.rec.done <= done;
       if (joined.hit) begin
         out_verdict.rec.slot <= joined.slot;
         out_verdict.rec.iteration <= joined.iteration;

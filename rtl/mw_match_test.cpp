@@ -70,6 +70,25 @@ struct Packet {
     Header h;
     Track t;
 };
+// What two events ask of one packet (docs/tables.md): flags of both, fields of the first that has the flag.
+static void join(Action& a, const Action& b) {
+    if (b.ecn && !a.ecn) a.ecn_codepoint = b.ecn_codepoint;
+    if (b.corrupt && !a.corrupt) a.corrupt_base = b.corrupt_base, a.corrupt_offset = b.corrupt_offset, a.corrupt_mask = b.corrupt_mask;
+    if (b.delay) a.delay_ns = std::max(a.delay_ns, b.delay_ns);
+    if (b.set && !a.set) a.set_base = b.set_base, a.set_offset = b.set_offset, a.set_mask = b.set_mask, a.set_value = b.set_value;
+    if (b.truncate && !a.truncate) a.truncate_bytes = b.truncate_bytes;
+    if (b.reorder && !a.reorder) a.reorder_lane = b.reorder_lane, a.reorder_packets = b.reorder_packets;
+    if (b.duplicate && !a.duplicate) a.duplicate_copies = b.duplicate_copies, a.duplicate_gap_ns = b.duplicate_gap_ns;
+    if (b.inject && !a.inject) a.inject_template = b.inject_template;
+    if (b.arm && !a.arm) a.arm_trigger = b.arm_trigger;
+    if (b.disarm && !a.disarm) a.disarm_trigger = b.disarm_trigger;
+    for (auto flag : {&Action::drop, &Action::ecn, &Action::corrupt, &Action::delay, &Action::set, &Action::truncate,
+                      &Action::break_fcs, &Action::break_ip, &Action::break_l4, &Action::break_icrc, &Action::mend_ip,
+                      &Action::mend_l4, &Action::mend_icrc, &Action::reorder, &Action::duplicate, &Action::inject,
+                      &Action::arm, &Action::disarm})
+        a.*flag |= b.*flag;
+}
+
 struct Model {
     std::map<ExactKey, Event> exact;
     PageRow page[4][1 << PageLog2];
@@ -148,13 +167,12 @@ struct Model {
             if (!c) continue;
             acted = true, st.fired++, st.last_id = h.packet_id, fires++;
             const Action& a = action[c->action];
-            if (a.corrupt && !v.action.corrupt)
-                v.action.corrupt_base = a.corrupt_base, v.action.corrupt_offset = a.corrupt_offset, v.action.corrupt_mask = a.corrupt_mask;
-            v.action.drop |= a.drop, v.action.ecn |= a.ecn, v.action.corrupt |= a.corrupt, v.action.delay |= a.delay;
-            if (a.delay) v.action.delay_ns = std::max(v.action.delay_ns, a.delay_ns);
+            join(v.action, a);
         }
         r.multi = hits.size() > 1, multi += r.multi;
-        r.done = v.action.drop | v.action.ecn << 1 | v.action.corrupt << 2 | v.action.delay << 3;
+        const Action& w = v.action;
+        r.done = w.drop | w.ecn << 1 | (w.corrupt || w.break_fcs || w.break_ip || w.break_l4 || w.break_icrc) << 2 |
+            w.delay << 3 | w.set << 4 | w.reorder << 5 | w.duplicate << 6 | w.truncate << 7;
         v.touched = r.done != 0;
         return v;
     }
@@ -210,7 +228,7 @@ static void edge() {
     if (got.rec.unmatched && !overload) fail("not looked up without need");
     unmatched += got.rec.unmatched, malformed += got.rec.malformed;
     Verdict want = model.step(p, !got.rec.unmatched);
-    std::vector<uint32_t> a(15), b(15);
+    std::vector<uint32_t> a(Verdict::words), b(Verdict::words);
     words(a, got), words(b, want);
     if (a != b) {
         for (auto& [n, v] : {std::pair{"got ", got}, {"want", want}})
@@ -276,10 +294,15 @@ static void program() {
     for (unsigned a = 0; a < Actions; a++) {
         Action& x = model.action[a];
         x = {};
-        x.drop = rng() % 3 == 0, x.ecn = rng() % 3 == 0, x.corrupt = rng() % 3 == 0, x.delay = rng() % 3 == 0;
-        if (x.delay) x.delay_ns = (uint64_t(rng()) << 8 | rng() % 256) & 0xffffffffff;
-        if (x.corrupt) x.corrupt_base = rng() % 4, x.corrupt_offset = rng() % 4096, x.corrupt_mask = 1 + rng() % 255;
+        // Bits at random, each flag in a third: the fields of an absent action are noise.
         Row r;
+        for (auto& word : r.w) word = rng();
+        Bits noise = r.bits();
+        x.io(noise, false);
+        for (bool* flag : {&x.drop, &x.ecn, &x.corrupt, &x.delay, &x.set, &x.truncate, &x.break_fcs, &x.break_ip, &x.break_l4,
+                           &x.break_icrc, &x.mend_ip, &x.mend_l4, &x.mend_icrc, &x.reorder, &x.duplicate, &x.inject, &x.arm, &x.disarm})
+            *flag = rng() % 3 == 0;
+        r = {};
         Bits b = r.bits();
         x.io(b, true);
         write(TblAction, a, r);

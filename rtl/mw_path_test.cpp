@@ -36,7 +36,7 @@ static constexpr double Period = Width == 64 ? 3.103 : 6.4;
 
 // The fields of a packed struct, least significant first, as mw_pkg.sv orders them.
 struct Bits {
-    uint8_t b[64] = {};
+    uint8_t b[128] = {};
     unsigned at = 0;
     void put(uint64_t v, unsigned n) {
         for (unsigned i = 0; i < n; i++, at++) b[at / 8] |= (v >> i & 1) << at % 8;
@@ -162,7 +162,7 @@ struct Bench {
             for (uint8_t b : f.rec) v.put(b, 8);
             v.put(f.payload, 8), v.put(f.l4, 8), v.put(f.l3, 8), v.put(f.ip6, 1), v.put(f.is_ip, 1), v.put(f.touched, 1);
             v.put(f.act.drop, 1), v.put(f.act.ecn, 1), v.put(f.act.corrupt, 1), v.put(f.act.delay, 1);
-            v.put(f.act.delay_ns, 40), v.put(f.act.base, 2), v.put(f.act.offset, 12), v.put(f.act.mask, 8), v.put(0, 62);
+            v.put(f.act.delay_ns, 40), v.put(f.act.base, 2), v.put(f.act.offset, 12), v.put(f.act.mask, 8), v.put(3, 2), v.at += 380;
             v.put(f.stamp, 64);
             memcpy(&t.v, v.b, sizeof t.v);
             verdicts.pop_front(), verdict_at.pop_front();

@@ -30,6 +30,7 @@ package mw_pkg;
     KindSyn         = 4'd6,
     KindFin         = 4'd7,
     KindRst         = 4'd8,
+    KindInjected    = 4'd9,  // made by the card in answer to a packet; has no position
     KindOther       = 4'd15  // no kind: the packet is not of a tracked transport
   } kind_e;
   localparam int unsigned Kinds = 9;  // KindAny .. KindRst, the ones that have a position
@@ -81,27 +82,124 @@ package mw_pkg;
     logic [47:0]      rel;       // TCP data: relative byte of its first byte, from 0
   } track_t;
 
-  // An action program: what happens to a packet that an event hits. 128 bits in the table.
+  // An action program: what happens to a packet that an event hits (docs/tables.md). Each flag
+  // says whether the fields named after it count.
   typedef struct packed {
-    logic [61:0] reserved;
-    logic [7:0]  corrupt_mask;    // XORed into one byte
-    logic [11:0] corrupt_offset;  // byte, counted from corrupt_base
-    logic [1:0]  corrupt_base;    // 0 frame, 1 IP header, 2 TCP or UDP header, 3 payload
-    logic [39:0] delay_ns;        // 0: none
-    logic        delay;
-    logic        corrupt;
-    logic        ecn;             // set CE, mend the IPv4 header checksum
-    logic        drop;
-  } action_t;  // 128
+    logic [132:0] reserved;
+    logic [5:0]   disarm_trigger;
+    logic         disarm;            // 308
+    logic [5:0]   arm_trigger;
+    logic         arm;               // 301
+    logic [7:0]   inject_template;
+    logic         inject;            // 292  a frame made from this one is sent
+    logic [31:0]  duplicate_gap_ns;  // between the frame and its copy, and between copies
+    logic [7:0]   duplicate_copies;  // besides the frame itself, from 1
+    logic         duplicate;         // 251
+    logic [15:0]  reorder_packets;   // released after so many later packets
+    logic         reorder_lane;      // of the lane, not only of the connection
+    logic         reorder;           // 233
+    logic         mend_icrc;         // 232  make good what set and corrupt change in this checksum
+    logic         mend_l4;
+    logic         mend_ip;
+    logic         break_icrc;        // 229  this checksum leaves wrong
+    logic         break_l4;
+    logic         break_ip;
+    logic         break_fcs;
+    logic [13:0]  truncate_bytes;    // that are kept, from the frame's start
+    logic         truncate;          // 211
+    logic [63:0]  set_value;
+    logic [63:0]  set_mask;          // bits that take set_value, byte 0 of the frame's order low
+    logic [11:0]  set_offset;        // first of 8 bytes, counted from set_base
+    logic [1:0]   set_base;          // as corrupt_base
+    logic         set;               // 68
+    logic [1:0]   ecn_codepoint;
+    logic [7:0]   corrupt_mask;      // XORed into one byte
+    logic [11:0]  corrupt_offset;    // byte, counted from corrupt_base
+    logic [1:0]   corrupt_base;      // 0 frame, 1 IP header, 2 TCP or UDP header, 3 payload
+    logic [39:0]  delay_ns;          // 0: none
+    logic         delay;
+    logic         corrupt;
+    logic         ecn;               // the ECN field is set, the IPv4 header checksum mended
+    logic         drop;
+  } action_t;  // 448
 
-  // bits of record_t.action: what was really done
+  // What two events ask of one packet: the flags of both, the fields of the first that has
+  // the flag, and the longest delay.
+  function automatic action_t join_actions(input action_t a, input action_t b);
+    action_t j;
+    j = a;
+    j.drop = a.drop || b.drop;
+    j.ecn = a.ecn || b.ecn;
+    if (b.ecn && !a.ecn) j.ecn_codepoint = b.ecn_codepoint;
+    j.corrupt = a.corrupt || b.corrupt;
+    if (b.corrupt && !a.corrupt) begin
+      j.corrupt_base   = b.corrupt_base;
+      j.corrupt_offset = b.corrupt_offset;
+      j.corrupt_mask   = b.corrupt_mask;
+    end
+    j.delay = a.delay || b.delay;
+    if (b.delay && (!a.delay || b.delay_ns > a.delay_ns)) j.delay_ns = b.delay_ns;
+    j.set = a.set || b.set;
+    if (b.set && !a.set) begin
+      j.set_base   = b.set_base;
+      j.set_offset = b.set_offset;
+      j.set_mask   = b.set_mask;
+      j.set_value  = b.set_value;
+    end
+    j.truncate = a.truncate || b.truncate;
+    if (b.truncate && !a.truncate) j.truncate_bytes = b.truncate_bytes;
+    j.break_fcs  = a.break_fcs || b.break_fcs;
+    j.break_ip   = a.break_ip || b.break_ip;
+    j.break_l4   = a.break_l4 || b.break_l4;
+    j.break_icrc = a.break_icrc || b.break_icrc;
+    j.mend_ip    = a.mend_ip || b.mend_ip;
+    j.mend_l4    = a.mend_l4 || b.mend_l4;
+    j.mend_icrc  = a.mend_icrc || b.mend_icrc;
+    j.reorder    = a.reorder || b.reorder;
+    if (b.reorder && !a.reorder) begin
+      j.reorder_lane    = b.reorder_lane;
+      j.reorder_packets = b.reorder_packets;
+    end
+    j.duplicate = a.duplicate || b.duplicate;
+    if (b.duplicate && !a.duplicate) begin
+      j.duplicate_copies = b.duplicate_copies;
+      j.duplicate_gap_ns = b.duplicate_gap_ns;
+    end
+    j.inject = a.inject || b.inject;
+    if (b.inject && !a.inject) j.inject_template = b.inject_template;
+    j.arm = a.arm || b.arm;
+    if (b.arm && !a.arm) j.arm_trigger = b.arm_trigger;
+    j.disarm = a.disarm || b.disarm;
+    if (b.disarm && !a.disarm) j.disarm_trigger = b.disarm_trigger;
+    return j;
+  endfunction
+
+  // Bits of record_t.done: what is asked for at ingress, what was really done at egress.
   typedef struct packed {
-    logic [3:0] reserved;
-    logic       delay;
-    logic       corrupt;
-    logic       ecn;
-    logic       drop;
+    logic truncate;
+    logic duplicate;
+    logic reorder;
+    logic set;
+    logic delay;
+    logic corrupt;    // or a checksum left wrong
+    logic ecn;
+    logic drop;
   } done_t;  // 8
+
+  function automatic done_t asked(input action_t a);
+    return
+    '{
+        drop: a.drop,
+        ecn: a.ecn,
+        corrupt: a.corrupt || a.break_fcs || a.break_ip || a.break_l4 || a.break_icrc,
+        delay: a.delay,
+        set: a.set,
+        reorder: a.reorder,
+        duplicate: a.duplicate,
+        truncate: a.truncate
+    }
+    ;
+  endfunction
 
   // The record of a packet: 32 bytes, docs/formats.md. Most significant field first here,
   // so byte 0 is the last one.

@@ -179,18 +179,19 @@ pub(crate) fn packet_kind(kind: Kind) -> driver::Kind {
 fn action(action: &Action) -> driver::Action {
     driver::Action {
         drop: action.drop,
-        ecn: action.ecn,
+        ecn: action.ecn.then_some(driver::Ecn::Ce),
         corrupt: action.corrupt.map(|corrupt| driver::Corrupt {
             base: match corrupt.at {
-                CorruptBase::Frame => driver::CorruptBase::Frame,
-                CorruptBase::Ip => driver::CorruptBase::Ip,
-                CorruptBase::Transport => driver::CorruptBase::Transport,
-                CorruptBase::Payload => driver::CorruptBase::Payload,
+                CorruptBase::Frame => driver::Base::Frame,
+                CorruptBase::Ip => driver::Base::Ip,
+                CorruptBase::Transport => driver::Base::Transport,
+                CorruptBase::Payload => driver::Base::Payload,
             },
             offset: corrupt.offset,
             mask: corrupt.mask,
         }),
         delay: action.delay.map(|delay| driver::Nanos(delay.as_nanos())),
+        ..driver::Action::default()
     }
 }
 
@@ -241,14 +242,17 @@ mod tests {
                     last: Some(3),
                     action: driver::Action {
                         delay,
-                        ecn: true,
+                        ecn: Some(driver::Ecn::Ce),
                         ..none
                     }
                 },
                 driver::Clause {
                     first: 4,
                     last: None,
-                    action: driver::Action { ecn: true, ..none }
+                    action: driver::Action {
+                        ecn: Some(driver::Ecn::Ce),
+                        ..none
+                    }
                 },
             ]
         );
@@ -259,7 +263,7 @@ mod tests {
             .find(|p| p.at == driver::Position::Psn(7))
             .unwrap();
         let corrupt = driver::Corrupt {
-            base: driver::CorruptBase::Ip,
+            base: driver::Base::Ip,
             offset: 8,
             mask: 0x80,
         };

@@ -49,8 +49,8 @@ pub use card::{Card, CardInfo, Connection, Counters, LaneCounters, PortCounters,
 pub use error::{Error, Result};
 pub use midwire_trace::{Kind, Lane, Nanos};
 pub use program::{
-    Action, Clause, Corrupt, CorruptBase, DeclaredConnection, Loaded, Position, PositionEvents,
-    Prefix, Program, Selector, SlotId,
+    Action, Base, Broken, Clause, Corrupt, DeclaredConnection, Duplicate, Ecn, Loaded, Mended,
+    Position, PositionEvents, Prefix, Program, Reorder, ReorderScope, Selector, Set, SlotId,
 };
 pub use types::{IpVersion, Transport};
 pub use vmm_sys_util::eventfd::EventFd;

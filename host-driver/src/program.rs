@@ -142,29 +142,74 @@ pub struct Clause {
 pub struct Action {
     /// It is lost.
     pub drop: bool,
-    /// Its ECN field becomes CE.
-    pub ecn: bool,
+    /// Its ECN field becomes this.
+    pub ecn: Option<Ecn>,
     /// One byte of it changes.
     pub corrupt: Option<Corrupt>,
     /// It is held back for this time.
     pub delay: Option<Nanos>,
+    /// Up to 8 bytes of it are rewritten.
+    pub set: Option<Set>,
+    /// So many bytes of it are kept, without FCS.
+    pub truncate: Option<u16>,
+    /// Checksums that it leaves with wrong.
+    pub broken: Broken,
+    /// Checksums in which `set` and `corrupt` are made good.
+    pub mended: Mended,
+    /// Later packets overtake it.
+    pub reorder: Option<Reorder>,
+    /// It is sent more than once.
+    pub duplicate: Option<Duplicate>,
+    /// A frame is made from it and sent: index of the template.
+    pub inject: Option<u8>,
+    /// Trigger that it arms, below 64.
+    pub arm: Option<u8>,
+    /// Trigger that it disarms, below 64.
+    pub disarm: Option<u8>,
+}
+
+/// Value of the ECN field (RFC 3168).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ecn {
+    /// The transport does not speak ECN.
+    NotEct = 0,
+    /// ECT(1).
+    Ect1 = 1,
+    /// ECT(0).
+    Ect0 = 2,
+    /// Congestion experienced.
+    Ce = 3,
 }
 
 /// A change of one byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Corrupt {
     /// Where counting begins.
-    pub base: CorruptBase,
+    pub base: Base,
     /// Bytes from there, at most 4095.
     pub offset: u16,
     /// XORed into the byte; not 0.
     pub mask: u8,
 }
 
-/// Where the offset of a [`Corrupt`] counts from.
+/// A rewrite of some bits of 8 bytes. Those that lie behind the end of the frame are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Set {
+    /// Where counting begins.
+    pub base: Base,
+    /// Bytes from there, at most 4095.
+    pub offset: u16,
+    /// Bits that change, in the frame's order; not all 0.
+    pub mask: [u8; 8],
+    /// What these bits become; 0 elsewhere.
+    pub value: [u8; 8],
+}
+
+/// Where an offset counts from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CorruptBase {
+pub enum Base {
     /// First byte of the frame.
     Frame,
     /// First byte of the IP header.
@@ -173,6 +218,60 @@ pub enum CorruptBase {
     Transport,
     /// First byte of the payload.
     Payload,
+}
+
+/// Checksums that a packet leaves with wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Broken {
+    /// The frame's.
+    pub fcs: bool,
+    /// That of the IPv4 header.
+    pub ip: bool,
+    /// TCP's or UDP's.
+    pub transport: bool,
+    /// RoCE's invariant CRC.
+    pub icrc: bool,
+}
+
+/// Checksums in which a change is made good. One that was wrong stays wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Mended {
+    /// That of the IPv4 header.
+    pub ip: bool,
+    /// TCP's or UDP's.
+    pub transport: bool,
+    /// RoCE's invariant CRC.
+    pub icrc: bool,
+}
+
+/// Later packets go before this one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Reorder {
+    /// So many, from 1.
+    pub packets: u16,
+    /// Whose.
+    pub of: ReorderScope,
+}
+
+/// Whose packets a [`Reorder`] counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReorderScope {
+    /// Of the packet's connection, in its direction.
+    Connection,
+    /// Of the whole lane.
+    Lane,
+}
+
+/// Copies of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Duplicate {
+    /// How many besides the packet itself, from 1.
+    pub copies: u8,
+    /// Time between the packet and its first copy, and between copies, below 2^32 ns.
+    pub gap: Nanos,
 }
 
 /// What a card made of a program.
@@ -230,6 +329,9 @@ const WITHOUT_END: u8 = 255;
 const MAX_BYTE: u64 = (1 << 48) - 1;
 const MAX_DELAY: u64 = (1 << 40) - 1;
 const MAX_OFFSET: u16 = (1 << 12) - 1;
+const MAX_FRAME: u16 = 10240;
+const MAX_GAP: u64 = u32::MAX as u64;
+const TRIGGERS: u8 = 64;
 const QUEUE_PAIRS: u32 = 1 << 24;
 const KINDS_PAGES: u32 = 1 << 16;
 
@@ -560,13 +662,50 @@ impl Action {
                 return Err("corrupt mask 0 changes nothing".into());
             }
         }
+        if let Some(set) = self.set {
+            if set.offset > MAX_OFFSET {
+                return Err(format!("set offset {} is above {MAX_OFFSET}", set.offset));
+            }
+            if set.mask == [0; 8] {
+                return Err("set mask 0 changes nothing".into());
+            }
+            if (set.mask.iter().zip(set.value)).any(|(mask, value)| value & !mask != 0) {
+                return Err("the value of set has bits outside its mask".into());
+            }
+        }
+        if let Some(bytes) = self.truncate
+            && !(1..=MAX_FRAME).contains(&bytes)
+        {
+            return Err(format!(
+                "truncation to {bytes} bytes is not in 1 to {MAX_FRAME}"
+            ));
+        }
+        if self.reorder.is_some_and(|reorder| reorder.packets == 0) {
+            return Err("a packet that none overtakes is not reordered".into());
+        }
+        if let Some(duplicate) = self.duplicate {
+            if duplicate.copies == 0 {
+                return Err("0 copies duplicate nothing".into());
+            }
+            if duplicate.gap.0 > MAX_GAP {
+                return Err(format!(
+                    "a gap of {} ns is above {MAX_GAP}",
+                    duplicate.gap.0
+                ));
+            }
+        }
+        for trigger in [self.arm, self.disarm].into_iter().flatten() {
+            if trigger >= TRIGGERS {
+                return Err(format!("trigger {trigger} is not below {TRIGGERS}"));
+            }
+        }
         Ok(())
     }
 
     fn row(&self) -> Row {
         let mut row = Row::default()
             .with_bit(0, self.drop)
-            .with_bit(1, self.ecn)
+            .with_bit(1, self.ecn.is_some())
             .with_bit(2, self.corrupt.is_some())
             .with_bit(3, self.delay.is_some());
         if let Some(delay) = self.delay {
@@ -577,6 +716,49 @@ impl Action {
                 .with(44, 2, corrupt.base as u128)
                 .with(46, 12, corrupt.offset.into())
                 .with(58, 8, corrupt.mask.into());
+        }
+        if let Some(ecn) = self.ecn {
+            row = row.with(66, 2, ecn as u128);
+        }
+        if let Some(set) = self.set {
+            row = row
+                .with_bit(68, true)
+                .with(69, 2, set.base as u128)
+                .with(71, 12, set.offset.into())
+                .with(83, 64, u64::from_le_bytes(set.mask).into())
+                .with(147, 64, u64::from_le_bytes(set.value).into());
+        }
+        if let Some(bytes) = self.truncate {
+            row = row.with_bit(211, true).with(212, 14, bytes.into());
+        }
+        row = row
+            .with_bit(226, self.broken.fcs)
+            .with_bit(227, self.broken.ip)
+            .with_bit(228, self.broken.transport)
+            .with_bit(229, self.broken.icrc)
+            .with_bit(230, self.mended.ip)
+            .with_bit(231, self.mended.transport)
+            .with_bit(232, self.mended.icrc);
+        if let Some(reorder) = self.reorder {
+            row = row
+                .with_bit(233, true)
+                .with_bit(234, reorder.of == ReorderScope::Lane)
+                .with(235, 16, reorder.packets.into());
+        }
+        if let Some(duplicate) = self.duplicate {
+            row = row
+                .with_bit(251, true)
+                .with(252, 8, duplicate.copies.into())
+                .with(260, 32, duplicate.gap.0.into());
+        }
+        if let Some(template) = self.inject {
+            row = row.with_bit(292, true).with(293, 8, template.into());
+        }
+        if let Some(trigger) = self.arm {
+            row = row.with_bit(301, true).with(302, 6, trigger.into());
+        }
+        if let Some(trigger) = self.disarm {
+            row = row.with_bit(308, true).with(309, 6, trigger.into());
         }
         row
     }
@@ -744,8 +926,8 @@ impl LaneRows {
         index: usize,
         slot: u32,
     ) -> std::result::Result<(), String> {
-        if kind == Kind::Other {
-            return Err("packets of kind other have no positions".into());
+        if matches!(kind, Kind::Injected | Kind::Other) {
+            return Err(format!("packets of kind {kind} have no positions"));
         }
         let number = kind.number();
         self.take(connection, Position::Nth { kind, n }, index)?;

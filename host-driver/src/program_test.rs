@@ -32,9 +32,27 @@ fn clause(first: u8, last: Option<u8>, action: Action) -> Clause {
 
 const DROP: Action = Action {
     drop: true,
-    ecn: false,
+    ecn: None,
     corrupt: None,
     delay: None,
+    set: None,
+    truncate: None,
+    broken: Broken {
+        fcs: false,
+        ip: false,
+        transport: false,
+        icrc: false,
+    },
+    mended: Mended {
+        ip: false,
+        transport: false,
+        icrc: false,
+    },
+    reorder: None,
+    duplicate: None,
+    inject: None,
+    arm: None,
+    disarm: None,
 };
 
 fn at(at: Position, clauses: Vec<Clause>) -> PositionEvents {
@@ -125,7 +143,7 @@ fn mistakes_name_the_position() {
 fn actions_out_of_range_are_refused() {
     let corrupt = |offset, mask| Action {
         corrupt: Some(Corrupt {
-            base: CorruptBase::Payload,
+            base: Base::Payload,
             offset,
             mask,
         }),
@@ -135,11 +153,51 @@ fn actions_out_of_range_are_refused() {
         delay: Some(Nanos(ns)),
         ..Action::default()
     };
+    let set = |offset, mask, value| Action {
+        set: Some(Set {
+            base: Base::Ip,
+            offset,
+            mask: [0, mask, 0, 0, 0, 0, 0, 0],
+            value: [0, value, 0, 0, 0, 0, 0, 0],
+        }),
+        ..Action::default()
+    };
+    let truncate = |bytes| Action {
+        truncate: Some(bytes),
+        ..Action::default()
+    };
+    let duplicate = |copies, gap| Action {
+        duplicate: Some(Duplicate {
+            copies,
+            gap: Nanos(gap),
+        }),
+        ..Action::default()
+    };
+    let reorder = Action {
+        reorder: Some(Reorder {
+            packets: 0,
+            of: ReorderScope::Connection,
+        }),
+        ..Action::default()
+    };
+    let arm = Action {
+        arm: Some(64),
+        ..Action::default()
+    };
     for (action, why) in [
         (corrupt(4096, 1), "above 4095"),
         (corrupt(0, 0), "changes nothing"),
         (delay(0), "not in 1 to"),
         (delay(1 << 40), "not in 1 to"),
+        (set(4096, 1, 1), "above 4095"),
+        (set(0, 0, 0), "changes nothing"),
+        (set(0, 1, 3), "outside its mask"),
+        (truncate(0), "not in 1 to"),
+        (truncate(10241), "not in 1 to"),
+        (duplicate(0, 5), "0 copies"),
+        (duplicate(1, 1 << 32), "above"),
+        (reorder, "none overtakes"),
+        (arm, "not below 64"),
     ] {
         let text = refuse(vec![at(nth(1), vec![clause(1, None, action)])]);
         assert!(
@@ -159,13 +217,40 @@ fn actions_out_of_range_are_refused() {
 fn equal_actions_are_shared_and_lie_as_documented() {
     let all = Action {
         drop: false,
-        ecn: true,
+        ecn: Some(Ecn::Ect1),
         corrupt: Some(Corrupt {
-            base: CorruptBase::Transport,
+            base: Base::Transport,
             offset: 0xabc,
             mask: 0x81,
         }),
         delay: Some(Nanos(0x12_3456_789a)),
+        set: Some(Set {
+            base: Base::Payload,
+            offset: 0x123,
+            mask: [0xff, 0, 0, 0, 0, 0, 0, 0x80],
+            value: [0x12, 0, 0, 0, 0, 0, 0, 0x80],
+        }),
+        truncate: Some(0x2345),
+        broken: Broken {
+            ip: true,
+            icrc: true,
+            ..Broken::default()
+        },
+        mended: Mended {
+            transport: true,
+            ..Mended::default()
+        },
+        reorder: Some(Reorder {
+            packets: 0x8001,
+            of: ReorderScope::Lane,
+        }),
+        duplicate: Some(Duplicate {
+            copies: 0x81,
+            gap: Nanos(0x8000_0001),
+        }),
+        inject: Some(0x91),
+        arm: Some(0x21),
+        disarm: Some(0x12),
     };
     let program = Program {
         positions: vec![
@@ -183,6 +268,19 @@ fn equal_actions_are_shared_and_lie_as_documented() {
         (row.get(44, 2), row.get(46, 12), row.get(58, 8)),
         (2, 0xabc, 0x81)
     );
+    assert_eq!((row.get(66, 2), row.get(68, 3)), (1, 0b111));
+    assert_eq!(row.get(71, 12), 0x123);
+    assert_eq!(row.get(83, 64), 0x8000_0000_0000_00ff);
+    assert_eq!(row.get(147, 64), 0x8000_0000_0000_0012);
+    assert_eq!(row.get(211, 15), 0x2345 << 1 | 1);
+    assert_eq!(row.get(226, 4), 0b1010, "broken: FCS, IP, transport, ICRC");
+    assert_eq!(row.get(230, 3), 0b010, "mended: IP, transport, ICRC");
+    assert_eq!((row.get(233, 2), row.get(235, 16)), (3, 0x8001));
+    assert_eq!((row.get(251, 9), row.get(260, 32)), (0x103, 0x8000_0001));
+    assert_eq!(row.get(292, 9), 0x91 << 1 | 1);
+    assert_eq!(row.get(301, 7), 0x21 << 1 | 1);
+    assert_eq!(row.get(308, 7), 0x12 << 1 | 1);
+    assert_eq!(row.get(315, 197), 0);
     let slots = rows(&program, Table::Slot);
     assert_eq!(slots[0].row.get(0, 48), 0x0001_0102);
     assert_eq!(slots[0].row.get(48, 48), 0x0001_0001_03ff);

@@ -7,7 +7,7 @@
 
 use crate::rig::Sent;
 use midwire_driver::{
-    Action, Corrupt, CorruptBase, IpVersion, Kind, Lane, Loaded, Nanos, Position, Prefix, Program,
+    Action, Base, Corrupt, IpVersion, Kind, Lane, Loaded, Nanos, Position, Prefix, Program,
     Selector, Transport,
 };
 use midwire_trace::identity::{Identifier, Place};
@@ -300,7 +300,7 @@ impl Model {
                 self.fired[index] += 1;
                 fired = true;
                 joined.drop |= clause.action.drop;
-                joined.ecn |= clause.action.ecn;
+                joined.ecn = joined.ecn.or(clause.action.ecn);
                 joined.delay = joined.delay.max(clause.action.delay);
                 joined.corrupt = joined.corrupt.or(clause.action.corrupt);
             }
@@ -314,7 +314,7 @@ impl Model {
         }
         for (asked, bit) in [
             (joined.drop, Actions::DROP),
-            (joined.ecn, Actions::ECN),
+            (joined.ecn.is_some(), Actions::ECN),
             (joined.corrupt.is_some(), Actions::CORRUPT),
             (joined.delay.is_some(), Actions::DELAY),
         ] {
@@ -373,7 +373,7 @@ fn reserved(packet: &Packet<'_>) -> usize {
 fn carry_out(action: &Action, packet: &Packet<'_>, frame: &mut [u8]) -> Actions {
     let mut done = Actions(0);
     let ip = packet.l3_offset;
-    if action.ecn
+    if action.ecn.is_some()
         && let Some(net) = packet.net
     {
         if net.src.is_ipv6() {
@@ -393,10 +393,10 @@ fn carry_out(action: &Action, packet: &Packet<'_>, frame: &mut [u8]) -> Actions 
     }
     if let Some(Corrupt { base, offset, mask }) = action.corrupt {
         let base = match base {
-            CorruptBase::Frame => 0,
-            CorruptBase::Ip => ip,
-            CorruptBase::Transport => packet.l4_offset,
-            CorruptBase::Payload => packet.payload_offset + reserved(packet),
+            Base::Frame => 0,
+            Base::Ip => ip,
+            Base::Transport => packet.l4_offset,
+            Base::Payload => packet.payload_offset + reserved(packet),
         };
         if let Some(byte) = frame.get_mut(base + usize::from(offset)) {
             *byte ^= mask;

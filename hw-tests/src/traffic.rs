@@ -3,7 +3,7 @@
 
 use crate::rig::Sent;
 use midwire_driver::{
-    Action, Clause, Corrupt, CorruptBase, IpVersion, Kind, Lane, Nanos, Position, PositionEvents,
+    Action, Base, Clause, Corrupt, Ecn, IpVersion, Kind, Lane, Nanos, Position, PositionEvents,
     Program, Selector, Transport,
 };
 use midwire_trace::Packet;
@@ -535,12 +535,7 @@ fn clauses(random: &mut Random) -> Vec<Clause> {
 
 fn action(random: &mut Random) -> Action {
     let corrupt = Corrupt {
-        base: random.one_of(&[
-            CorruptBase::Frame,
-            CorruptBase::Ip,
-            CorruptBase::Transport,
-            CorruptBase::Payload,
-        ]),
+        base: random.one_of(&[Base::Frame, Base::Ip, Base::Transport, Base::Payload]),
         // Within headers, within the payload, at times behind the frame.
         offset: random.one_of(&[0, 1, 10, 11, 17, 63, 64, 200, 1500]),
         mask: 1 << random.below(8),
@@ -552,7 +547,7 @@ fn action(random: &mut Random) -> Action {
             ..Action::default()
         },
         2 | 3 => Action {
-            ecn: true,
+            ecn: Some(Ecn::Ce),
             ..Action::default()
         },
         4 => Action {
@@ -565,9 +560,10 @@ fn action(random: &mut Random) -> Action {
         },
         _ => Action {
             drop: false,
-            ecn: true,
+            ecn: Some(Ecn::Ce),
             corrupt: Some(corrupt),
             delay: Some(delay),
+            ..Action::default()
         },
     }
 }

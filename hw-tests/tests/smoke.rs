@@ -2,7 +2,7 @@
 //! A first connection through the whole card.
 
 use midwire_driver::{
-    Action, Clause, Corrupt, CorruptBase, Kind, Lane, Nanos, Position, PositionEvents, Program,
+    Action, Base, Clause, Corrupt, Ecn, Kind, Lane, Nanos, Position, PositionEvents, Program,
     Selector, Transport,
 };
 use midwire_hw_tests::{Rig, Sent, Settings};
@@ -48,7 +48,7 @@ fn first_light(width: Width) {
             event(
                 4,
                 Action {
-                    ecn: true,
+                    ecn: Some(Ecn::Ce),
                     ..Action::default()
                 },
             ),
@@ -56,7 +56,7 @@ fn first_light(width: Width) {
                 5,
                 Action {
                     corrupt: Some(Corrupt {
-                        base: CorruptBase::Payload,
+                        base: Base::Payload,
                         offset: 7,
                         mask: 0xff,
                     }),

@@ -103,18 +103,49 @@ struct Record {
     }
 };
 
+// action_t, docs/tables.md
 struct Action {
     bool drop = false, ecn = false, corrupt = false, delay = false;
     uint64_t delay_ns = 0;
     uint8_t corrupt_base = 0;
     uint16_t corrupt_offset = 0;
     uint8_t corrupt_mask = 0;
+    uint8_t ecn_codepoint = 0;
+    bool set = false;
+    uint8_t set_base = 0;
+    uint16_t set_offset = 0;
+    uint64_t set_mask = 0, set_value = 0;
+    bool truncate = false;
+    uint16_t truncate_bytes = 0;
+    bool break_fcs = false, break_ip = false, break_l4 = false, break_icrc = false;
+    bool mend_ip = false, mend_l4 = false, mend_icrc = false;
+    bool reorder = false, reorder_lane = false;
+    uint16_t reorder_packets = 0;
+    bool duplicate = false;
+    uint8_t duplicate_copies = 0;
+    uint32_t duplicate_gap_ns = 0;
+    bool inject = false;
+    uint8_t inject_template = 0;
+    bool arm = false;
+    uint8_t arm_trigger = 0;
+    bool disarm = false;
+    uint8_t disarm_trigger = 0;
+    static constexpr unsigned width = 448;
 
     void io(Bits& b, bool write) {
         uint64_t reserved = 0;
         b.field(write, 1, drop), b.field(write, 1, ecn), b.field(write, 1, corrupt), b.field(write, 1, delay);
         b.field(write, 40, delay_ns), b.field(write, 2, corrupt_base), b.field(write, 12, corrupt_offset);
-        b.field(write, 8, corrupt_mask), b.field(write, 62, reserved);
+        b.field(write, 8, corrupt_mask), b.field(write, 2, ecn_codepoint), b.field(write, 1, set);
+        b.field(write, 2, set_base), b.field(write, 12, set_offset), b.field(write, 64, set_mask);
+        b.field(write, 64, set_value), b.field(write, 1, truncate), b.field(write, 14, truncate_bytes);
+        b.field(write, 1, break_fcs), b.field(write, 1, break_ip), b.field(write, 1, break_l4), b.field(write, 1, break_icrc);
+        b.field(write, 1, mend_ip), b.field(write, 1, mend_l4), b.field(write, 1, mend_icrc);
+        b.field(write, 1, reorder), b.field(write, 1, reorder_lane), b.field(write, 16, reorder_packets);
+        b.field(write, 1, duplicate), b.field(write, 8, duplicate_copies), b.field(write, 32, duplicate_gap_ns);
+        b.field(write, 1, inject), b.field(write, 8, inject_template), b.field(write, 1, arm), b.field(write, 6, arm_trigger);
+        b.field(write, 1, disarm), b.field(write, 6, disarm_trigger);
+        b.field(write, 64, reserved), b.field(write, 64, reserved), b.field(write, 5, reserved);
     }
 };
 
@@ -124,6 +155,7 @@ struct Verdict {
     bool is_ip6 = false, is_ip = false, touched = false;
     Action action;
     uint64_t stamp = 0;
+    static constexpr unsigned words = 25;
 
     void io(Bits b, bool write) {
         rec.io(b, write);

@@ -277,6 +277,8 @@ pub enum Kind {
     Fin = 7,
     /// TCP RST.
     Rst = 8,
+    /// Made by the card, in answer to a packet.
+    Injected = 9,
     /// Of no transport that is tracked.
     Other = 15,
 }
@@ -292,6 +294,7 @@ words!(
     Syn = "syn",
     Fin = "fin",
     Rst = "rst",
+    Injected = "injected",
     Other = "other",
 );
 
@@ -299,7 +302,7 @@ impl Kind {
     /// Kinds that have positions: `Any` to `Rst`.
     pub const COUNT: usize = 9;
 
-    /// The number in records and tables; below [`Kind::COUNT`] but for `Other`.
+    /// The number in records and tables; below [`Kind::COUNT`] but for `Injected` and `Other`.
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -315,6 +318,7 @@ impl Kind {
             6 => Self::Syn,
             7 => Self::Fin,
             8 => Self::Rst,
+            9 => Self::Injected,
             _ => Self::Other,
         }
     }
@@ -382,12 +386,20 @@ bits!(
     Actions,
     /// Not forwarded.
     DROP = 0, "drop";
-    /// ECN field set to congestion experienced.
+    /// ECN field set.
     ECN = 1, "ecn";
-    /// A byte changed.
+    /// A byte changed, or a checksum left wrong.
     CORRUPT = 2, "corrupt";
     /// Held back.
     DELAY = 3, "delay";
+    /// Bytes rewritten.
+    SET = 4, "set";
+    /// Overtaken by later packets.
+    REORDER = 5, "reorder";
+    /// Sent more than once.
+    DUPLICATE = 6, "duplicate";
+    /// Cut short.
+    TRUNCATE = 7, "truncate";
 );
 
 /// What else a record says of its packet.
