@@ -7,7 +7,7 @@
 
 Made from it: the AXI4-Lite slave and its package (rtl/regs/), the hash of the map by which
 driver and card know that they agree (rtl/regs/mw_map_pkg.sv), the driver's constants
-(host-driver/src/regs.rs) and the page docs/registers.html.
+(host-driver/src/regs.rs), those for C++ (rtl/regs/mw_regs.h) and the page docs/registers.html.
 """
 import argparse
 import hashlib
@@ -295,6 +295,19 @@ def rust(top):
     return "".join(out + after)
 
 
+def header(top):
+    """Offsets of the registers outside of register files, and masks of their fields."""
+    out = [f"{SPDX}// {ORIGIN}\n//\n// Offsets and fields of the card's registers in BAR 0.\n#pragma once\n\n"]
+    for reg in top.children(unroll=False):
+        if not isinstance(reg, RegNode):
+            continue
+        name = f"MW_{reg.inst_name.upper()}"
+        out.append(f"#define {name} {reg.raw_address_offset:#x}u\n")
+        for f in [] if is_plain(reg) else reg.fields():
+            out.append(f"#define {name}_{f.inst_name.upper()} {((1 << f.width) - 1) << f.low:#x}u\n")
+    return "".join(out)
+
+
 def page(top):
     def row(cells, tag="td", cls=""):
         return f"<tr{cls}>" + "".join(f"<{tag}>{c}</{tag}>" for c in cells) + "</tr>\n"
@@ -362,6 +375,7 @@ def main():
     files = {"rtl/regs/mw_regs.sv": regs_sv(top), "rtl/regs/mw_regs_pkg.sv": regs_pkg(top)}
     files["rtl/regs/mw_map_pkg.sv"] = map_pkg()
     files["host-driver/src/regs.rs"] = rust(top)
+    files["rtl/regs/mw_regs.h"] = header(top)
     files["docs/registers.html"] = page(top)
     stale = [n for n, text in files.items() if not (ROOT / n).exists() or (ROOT / n).read_text() != text]
     if check:

@@ -2,6 +2,8 @@
 //
 // A verilated core behind a C interface. Compiled once for each width: MW_MODEL is the
 // model's class, MW_HEADER its header, MW_NAME the name of the function table.
+#include "core.h"
+
 #include MW_HEADER
 
 #include <cstdint>
@@ -29,14 +31,11 @@ void destroy(void* core) { delete static_cast<Core*>(core); }
 
 void eval(void* core) { static_cast<Core*>(core)->model->eval(); }
 
-// The model keeps a signal in the low bits of its storage, little endian on the hosts that
-// the virtual card runs on.
 template <typename T>
 void* storage(T& signal) {
     return &signal;
 }
 
-// Address of the storage of a signal; null when the core has none of that name.
 void* pin(void* core, const char* name) {
     MW_MODEL& m = *static_cast<Core*>(core)->model;
 #define PIN(signal) \
@@ -95,13 +94,6 @@ void* pin(void* core, const char* name) {
 }
 
 }  // namespace
-
-struct mw_model {
-    void* (*create)();
-    void (*destroy)(void*);
-    void (*eval)(void*);
-    void* (*pin)(void*, const char*);
-};
 
 extern "C" {
 extern const mw_model MW_NAME;
