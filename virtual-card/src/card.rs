@@ -9,7 +9,7 @@ use crate::function::{Function, HostBus};
 use crate::server::Server;
 use crate::sim::{Clock, Event, Out, Simulation, Virtual, Wall};
 use crate::stats::{Counters, Stats};
-use crate::tap::{self, Tap};
+use crate::tap::{self, Carrier, Tap};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use midwire_trace::Port;
 use std::os::fd::OwnedFd;
@@ -92,7 +92,7 @@ pub struct VirtualCard {
     lines: [Option<Receiver<Frame>>; 2],
     server: Option<Server>,
     simulation: Option<JoinHandle<()>>,
-    taps: Vec<Tap>,
+    carrier: Option<Carrier>,
 }
 
 const PORTS: [Port; 2] = [Port::A, Port::B];
@@ -109,7 +109,7 @@ impl VirtualCard {
         });
         let mut lines = [None, None];
         let mut out = [Out::Nowhere, Out::Nowhere];
-        let mut taps = Vec::new();
+        let mut taps = [None, None];
         let mut files = [None, None];
         let mut participants: [Option<Box<dyn Participant>>; 2] = [None, None];
         let wall = Wall::new(counters.since);
@@ -137,24 +137,18 @@ impl VirtualCard {
                         PortConfig::TapFd(fd) => fd,
                         _ => continue,
                     };
-                    let (to, from) = bounded(tap::BACKLOG);
-                    out[index] = Out::Tap(to, Vec::new());
                     let events = events.clone();
                     let input = move |data| {
-                        events
-                            .send(Event::Frame(
-                                port,
-                                Frame {
-                                    at: 0,
-                                    data,
-                                    bad: false,
-                                },
-                            ))
-                            .is_ok()
+                        let (at, bad) = (0, false);
+                        let frame = Frame { at, data, bad };
+                        events.send(Event::Frame(port, frame)).is_ok()
                     };
-                    let waiting = wall.waiting[index].clone();
-                    let counters = counters.ports[index].clone();
-                    taps.push(Tap::start(fd, letter, waiting, counters, input, from)?);
+                    taps[index] = Some(Tap {
+                        device: fd.into(),
+                        input: Box::new(input),
+                        waiting: wall.waiting[index].clone(),
+                        counters: counters.ports[index].clone(),
+                    });
                 }
                 PortConfig::File {
                     input,
@@ -175,6 +169,16 @@ impl VirtualCard {
                     out[index] = Out::Participant;
                     participants[index] = Some(participant);
                 }
+            }
+        }
+        let carries = [taps[0].is_some(), taps[1].is_some()];
+        let carrier = match carries {
+            [false, false] => None,
+            _ => Some(Carrier::start(taps)?),
+        };
+        for (out, carried) in out.iter_mut().zip(carries) {
+            if let (true, Some(carrier)) = (carried, &carrier) {
+                *out = Out::Tap(carrier.sender(), Vec::new());
             }
         }
         // Two files of one recording keep their distance in time.
@@ -213,7 +217,7 @@ impl VirtualCard {
             lines,
             server,
             simulation,
-            taps,
+            carrier,
         })
     }
 
@@ -286,7 +290,7 @@ impl VirtualCard {
             // A panic has been printed; there is nothing to undo.
             let _ = simulation.join();
         }
-        self.taps.clear();
+        self.carrier = None;
     }
 }
 

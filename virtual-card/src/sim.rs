@@ -5,8 +5,8 @@
 //! In wall time the core sees the host's clock and its ports take frames as they come. In
 //! virtual time the [`Calendar`] says what comes when. The host is outside virtual time, so
 //! these rules keep it from having a say in the results:
-//! - A block that the card has written holds the calendar until the host has taken it, so
-//!   that the ring never gets full because the host is slow.
+//! - When half of the ring's blocks wait for the host they hold the calendar until it has
+//!   taken some, so that the ring never gets full because the host is slow.
 //! - While the calendar is held, an access to a register makes as many clocks pass as it
 //!   takes; everything else goes on meanwhile as if nothing were.
 //! - An access begins when the core is idle, if that comes soon, and then time stands still.
@@ -17,6 +17,7 @@ use crate::error::Error;
 use crate::function::{Function, Request};
 use crate::mac::{NEVER, Receive, Transmit};
 use crate::stats::{Counters, PortCounters};
+use crate::tap;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use midwire_trace::Port;
 use midwire_trace::block::{BlockHeader, HEADER_BYTES};
@@ -39,8 +40,8 @@ pub(crate) enum Event {
 pub(crate) enum Out {
     Nowhere,
     Line(Sender<Frame>),
-    /// The TAP's writer, and the frames that it has yet to be woken for.
-    Tap(Sender<Vec<u8>>, Vec<Vec<u8>>),
+    /// The TAPs' carrier, and the frames that it does not yet have.
+    Tap(tap::Sender, Vec<Vec<u8>>),
     /// The participant of the calendar at this port.
     Participant,
 }
@@ -65,18 +66,21 @@ pub(crate) struct Virtual {
     /// The last clock cycle of the calendar.
     cycle: u64,
     hold: Option<Hold>,
+    /// Blocks of the ring, and those that the host has taken of this capture.
+    ring_blocks: u32,
+    consumed: u32,
     /// No block holds the calendar since the host let one time out; until it takes one again.
     host_absent: bool,
     failed: Option<String>,
 }
 
-/// A block that the host has not yet taken.
+/// Blocks that the host has to take before time goes on.
 struct Hold {
     consumed: u32,
     until: Instant,
 }
 
-/// How long a block may hold the calendar.
+/// How long blocks may hold the calendar.
 const HOST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Clocks that an access waits for a busy core. Clearing the tables takes fewer.
 const ACCESS_PATIENCE: u32 = 1 << 17;
@@ -85,13 +89,14 @@ const ACCESS_TIMEOUT: u32 = 1 << 12;
 /// Clocks in wall time between two looks at what came from outside, and at the host's clock.
 const CLOCKS_PER_LOOK: u64 = 16;
 const CLOCKS_PER_TIME: u64 = 4;
-/// Clocks in wall time after which a TAP's writer is woken while the core is busy: waking it
-/// for each frame would cost as much as the frame.
-const CLOCKS_PER_WAKE: u64 = 64;
+/// Clocks in wall time after which frames are handed to the TAPs' carrier while the core is
+/// busy: waking it for each would cost as much as the frame.
+const CLOCKS_PER_HANDOVER: u64 = 64;
 
 // Registers of midwire.rdl whose meaning the simulation has to know.
 const CONTROL: u16 = 0x80;
 const CONTROL_CAPTURE: u32 = 1;
+const RING_BLOCKS_LOG2: u16 = 0xa8;
 const RING_CONSUMED: u16 = 0xb0;
 
 impl Wall {
@@ -116,6 +121,8 @@ impl Virtual {
             start_on_capture,
             cycle: 0,
             hold: None,
+            ring_blocks: 1,
+            consumed: 0,
             host_absent: false,
             failed: None,
         }
@@ -124,16 +131,24 @@ impl Virtual {
     /// The host has written how many blocks it has taken.
     fn host_consumed(&mut self, consumed: u32) {
         self.host_absent = false;
+        self.consumed = consumed;
         self.hold
             .take_if(|hold| consumed.wrapping_sub(hold.consumed).cast_signed() >= 0);
     }
 
     /// A block was written to the ring.
     fn block_written(&mut self, header: &BlockHeader) {
-        if !self.host_absent {
-            let consumed = (header.number as u32).wrapping_add(1);
+        if self.host_absent {
+            return;
+        }
+        if header.number == 0 {
+            self.consumed = 0;
+        }
+        let written = (header.number as u32).wrapping_add(1);
+        let most = (self.ring_blocks / 2).max(1);
+        if written.wrapping_sub(self.consumed) >= most {
             self.hold = Some(Hold {
-                consumed,
+                consumed: written.wrapping_sub(most - 1),
                 until: Instant::now() + HOST_TIMEOUT,
             });
         }
@@ -444,8 +459,8 @@ impl Simulation {
                 self.take_events();
                 self.publish();
             }
-            if self.cycles.is_multiple_of(CLOCKS_PER_WAKE) {
-                self.wake_writers();
+            if self.cycles.is_multiple_of(CLOCKS_PER_HANDOVER) {
+                self.hand_over();
             }
             if self.access.is_none() {
                 self.begin_access(false);
@@ -467,7 +482,7 @@ impl Simulation {
                     self.quiescent();
                 }
                 if !timer || left > 0 {
-                    self.wake_writers();
+                    self.hand_over();
                     self.wait(timer.then(|| Duration::from_nanos(left)));
                     continue;
                 }
@@ -476,15 +491,14 @@ impl Simulation {
         }
     }
 
-    fn wake_writers(&mut self) {
-        for (out, counters) in self.out.iter_mut().zip(&self.counters.ports) {
-            let Out::Tap(writer, frames) = out else {
-                continue;
-            };
-            for frame in frames.drain(..) {
-                if writer.try_send(frame).is_err() {
-                    counters.lost_out.fetch_add(1, Ordering::Relaxed);
-                }
+    fn hand_over(&mut self) {
+        for (port, out) in self.out.iter_mut().enumerate() {
+            if let Out::Tap(carrier, frames) = out
+                && !frames.is_empty()
+            {
+                let lost = carrier.send(port, frames) as u64;
+                let counters = &self.counters.ports[port];
+                counters.lost_out.fetch_add(lost, Ordering::Relaxed);
             }
         }
     }
@@ -611,6 +625,7 @@ impl Simulation {
         if let (Clock::Virtual(time), Some(value)) = (&mut self.clock, write) {
             match address {
                 RING_CONSUMED => time.host_consumed(value),
+                RING_BLOCKS_LOG2 => time.ring_blocks = 1 << value.min(16),
                 CONTROL if value & CONTROL_CAPTURE != 0 && time.start_on_capture => {
                     time.calendar.start();
                 }
