@@ -3,7 +3,8 @@
 //!
 //! Where the compiler can, a model is compiled twice: a first one, which counts what it
 //! executes, is driven by the traffic of shim/train.cpp; with these counts the compiler makes
-//! the second one half as fast again.
+//! the second one half as fast again. `MIDWIRE_TRAIN=0` leaves that out, for those who change
+//! the RTL often.
 
 use std::env;
 use std::error::Error;
@@ -88,11 +89,13 @@ fn run() -> Result<()> {
     Ok(())
 }
 
-/// Whether what is compiled runs here, and the compiler leaves and finds its counts beside
-/// the objects, as GCC does.
+/// Whether training is wanted, what is compiled runs here, and the compiler leaves and finds
+/// its counts beside the objects, as GCC does.
 fn can_train(build: &cc::Build) -> Result<bool> {
+    println!("cargo::rerun-if-env-changed=MIDWIRE_TRAIN");
+    let wanted = env::var("MIDWIRE_TRAIN").as_deref() != Ok("0");
     let compiler = build.try_get_compiler()?;
-    Ok(compiler.is_like_gnu() && env::var("HOST")? == env::var("TARGET")?)
+    Ok(wanted && compiler.is_like_gnu() && env::var("HOST")? == env::var("TARGET")?)
 }
 
 /// Links the objects into `program` and runs it, so that its counts lie beside them.

@@ -6,9 +6,11 @@
 //! - [`Rig`] runs frames through a card in virtual time and brings back all that came of it.
 //! - [`Model`] is what the documents say, and [`check`] holds a run against it.
 //! - [`traffic`] makes random frames and events.
+//! - [`line_rate`] drives a card at the rate of the line and measures.
 
 mod backend;
 mod check;
+pub mod line_rate;
 mod model;
 mod rig;
 pub mod traffic;

@@ -184,8 +184,38 @@ struct Burst {
 /// come in every clock.
 const DMA_BURSTS: usize = 4;
 
+/// What a PCIe Gen3 link of 16 lanes carries towards the host, for virtual time: 8 GT/s a lane
+/// with 128b/130b coding (PCI Express 3.0, 4.2.2), in writes of up to 256 bytes, each with its
+/// framing token, a header with a 64-bit address, and the link's CRC (2.2.1, 4.2.2.3).
+#[derive(Default)]
+struct Link {
+    /// When it has carried all that it took.
+    free: Picoseconds,
+}
+
+impl Link {
+    const BYTE_FS: u64 = 63_477;
+    const PAYLOAD: u64 = 256;
+    const OVERHEAD: u64 = 4 + 16 + 4;
+    /// What waits in the bridge for the link at the most.
+    const BACKLOG: Picoseconds = 8192 * Self::BYTE_FS / 1000;
+
+    fn has_room(&self, now: Picoseconds) -> bool {
+        self.free <= now + Self::BACKLOG
+    }
+
+    fn carry(&mut self, address: u64, bytes: u64, now: Picoseconds) {
+        let end = address.saturating_add(bytes.max(1));
+        let writes = (end - 1) / Self::PAYLOAD - address / Self::PAYLOAD + 1;
+        let time = (bytes + writes * Self::OVERHEAD) * Self::BYTE_FS / 1000;
+        self.free = self.free.max(now) + time;
+    }
+}
+
 /// The host's end of the DMA master.
 struct DmaSlave {
+    /// In virtual time: the bus behind it. In wall time the host's memory is as fast as it is.
+    link: Option<Link>,
     bursts: VecDeque<Burst>,
     /// Of the first burst, or of the one before it when that has ended.
     data: Vec<u8>,
@@ -195,8 +225,9 @@ struct DmaSlave {
 }
 
 impl DmaSlave {
-    fn new() -> Self {
+    fn new(link: Option<Link>) -> Self {
         Self {
+            link,
             bursts: VecDeque::new(),
             data: Vec::new(),
             strobes: Vec::new(),
@@ -205,13 +236,13 @@ impl DmaSlave {
         }
     }
 
-    fn takes_address(&self) -> bool {
-        self.bursts.len() < DMA_BURSTS
+    fn takes_address(&self, now: Picoseconds) -> bool {
+        self.bursts.len() < DMA_BURSTS && self.link.as_ref().is_none_or(|link| link.has_room(now))
     }
 
     #[inline]
-    fn drive(&self, core: &mut Core) {
-        core.set_m_axi_awready(self.takes_address().into());
+    fn drive(&self, core: &mut Core, now: Picoseconds) {
+        core.set_m_axi_awready(self.takes_address(now).into());
         core.set_m_axi_wready((!self.bursts.is_empty()).into());
         core.set_m_axi_bvalid((!self.responses.is_empty()).into());
         core.set_m_axi_bresp(self.responses.front().copied().unwrap_or(OKAY));
@@ -220,8 +251,8 @@ impl DmaSlave {
     /// The handshakes before the edge; true when a burst was written to the host's memory,
     /// which `data` then still holds.
     #[inline]
-    fn step(&mut self, core: &Core, function: &Function) -> bool {
-        let takes_address = self.takes_address();
+    fn step(&mut self, core: &Core, function: &Function, now: Picoseconds) -> bool {
+        let takes_address = self.takes_address(now);
         if core.m_axi_bready() != 0 {
             self.responses.pop_front();
         }
@@ -232,6 +263,9 @@ impl DmaSlave {
                 && core.m_axi_awburst() == BURST_INCR
                 && address.is_multiple_of(DMA_BYTES as u64);
             let beats = usize::from(core.m_axi_awlen()) + 1;
+            if let Some(link) = &mut self.link {
+                link.carry(address, (beats * DMA_BYTES) as u64, now);
+            }
             self.bursts.push_back(Burst {
                 address,
                 beats,
@@ -316,9 +350,9 @@ impl Simulation {
         out: [Out; 2],
     ) -> Self {
         let width = core.width();
-        let cadence = match clock {
-            Clock::Wall(_) => crate::mac::Cadence::Dense,
-            Clock::Virtual(_) => crate::mac::Cadence::Line,
+        let (cadence, link) = match clock {
+            Clock::Wall(_) => (crate::mac::Cadence::Dense, None),
+            Clock::Virtual(_) => (crate::mac::Cadence::Line, Some(Link::default())),
         };
         Self {
             core,
@@ -332,7 +366,7 @@ impl Simulation {
             requests: VecDeque::new(),
             access: None,
             waited: 0,
-            dma: DmaSlave::new(),
+            dma: DmaSlave::new(link),
             waiters: Vec::new(),
             busy: true,
             cycles: 0,
@@ -662,7 +696,7 @@ impl Simulation {
             }
         }
         self.tx.iter_mut().for_each(Transmit::abort);
-        self.dma = DmaSlave::new();
+        self.dma = DmaSlave::new(self.dma.link.take());
         self.busy = true;
         if let Clock::Virtual(time) = &mut self.clock {
             time.hold = None;
@@ -744,7 +778,7 @@ impl Simulation {
             }
         };
         core.set_m_axis_tready(ready);
-        self.dma.drive(core);
+        self.dma.drive(core, now);
         core.set_irq_ready(1);
         core.settle();
 
@@ -759,7 +793,7 @@ impl Simulation {
                 }
             }
         }
-        if self.dma.step(core, &self.function)
+        if self.dma.step(core, &self.function, now)
             && let Clock::Virtual(time) = &mut self.clock
             && let Some(header) = self.dma.data.get(..HEADER_BYTES)
             && let Ok(header) = BlockHeader::peek(header)
