@@ -31,8 +31,8 @@ pub struct Group {
     pub records: u64,
     /// From the first bit in to the first bit out.
     pub latency: Range,
-    /// Card time from the first stamp to the last.
-    pub span: Nanos,
+    /// Card time of the first stamp and the last.
+    pub stamps: (Nanos, Nanos),
 }
 
 /// The shortest and the longest time.
@@ -74,7 +74,7 @@ impl Measured {
                 min: a.latency.min.min(b.latency.min),
                 max: a.latency.max.max(b.latency.max),
             },
-            span: Nanos(a.span.0 + b.span.0),
+            stamps: (a.stamps.0.min(b.stamps.0), a.stamps.1.max(b.stamps.1)),
         })
     }
 }
@@ -82,7 +82,8 @@ impl Measured {
 impl Group {
     /// Bytes of records a second.
     pub fn record_rate(&self) -> f64 {
-        (self.records * RECORD) as f64 / (self.span.0.max(1) as f64 * 1e-9)
+        let span = self.stamps.1.0 - self.stamps.0.0;
+        (self.records * RECORD) as f64 / (span.max(1) as f64 * 1e-9)
     }
 }
 
@@ -111,7 +112,7 @@ impl Load {
             ..TcpSegment::default()
         };
         let sent: Vec<_> = (0..connections)
-            .map(|n| Sent::new(Lane::AtoB, 0, tcp(&path(n), &syn, b"")))
+            .map(|n| Sent::new(Lane::AtoB, 0, padded(tcp(&path(n), &syn, b""), SHORTEST)))
             .collect();
         let opening = sent.len();
         let next = [0; 2];
@@ -142,8 +143,7 @@ impl Load {
                     ..TcpSegment::default()
                 };
                 *n += 1;
-                let mut data = tcp(&way, &segment, &payload);
-                data.truncate(len.max(SHORTEST));
+                let data = padded(tcp(&way, &segment, &payload), len);
                 self.sent.push(Sent::new(lane, at, data));
             }
         }
@@ -170,7 +170,6 @@ impl Load {
 
     fn measure(&self, width: Width, outcome: &Outcome) -> Measured {
         let mut groups: BTreeMap<usize, Group> = BTreeMap::new();
-        let mut stamps: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
         let mut left = outcome.delivered.each_ref().map(|frames| frames.iter());
         for (n, (sent, arrival)) in self
             .sent
@@ -190,22 +189,15 @@ impl Load {
                     min: Picoseconds::MAX,
                     max: 0,
                 },
-                span: Nanos(0),
+                stamps: (arrival.stamp, arrival.stamp),
             });
             group.frames += 1;
-            let stamp = arrival.stamp.0;
-            let (first, last) = stamps.entry(sent.data.len()).or_insert((stamp, stamp));
-            (*first, *last) = ((*first).min(stamp), (*last).max(stamp));
+            group.stamps.1 = group.stamps.1.max(arrival.stamp);
             let Some(delivered) = delivered else { continue };
             group.left += 1;
             let took = delivered.at - arrival.begins;
             group.latency.min = group.latency.min.min(took);
             group.latency.max = group.latency.max.max(took);
-        }
-        for (len, (first, last)) in stamps {
-            if let Some(group) = groups.get_mut(&len) {
-                group.span = Nanos(last - first);
-            }
         }
         for (record, _) in &outcome.records {
             if record.tcp_flags & SYN == 0
@@ -230,6 +222,13 @@ impl Load {
             capture_bytes: outcome.summary.bytes,
         }
     }
+}
+
+/// At least `len` bytes, as a MAC sends them: a shorter frame would be a runt, and come faster
+/// than it could leave.
+fn padded(mut frame: Vec<u8>, len: usize) -> Vec<u8> {
+    frame.resize(frame.len().max(len), 0);
+    frame
 }
 
 /// Connection `n`.
