@@ -47,8 +47,12 @@ fn run() -> Result<()> {
             .iter()
             .filter(|f| f.extension().is_some_and(|e| e == "sv"))
         {
-            println!("cargo::rerun-if-changed={}", file.display());
-            if file.to_string_lossy().ends_with("_pkg.sv") {
+            let name = file.to_string_lossy();
+            if name.ends_with("_proof.sv") {
+                continue;
+            }
+            println!("cargo::rerun-if-changed={name}");
+            if name.ends_with("_pkg.sv") {
                 packages.push(file.clone());
             }
         }
