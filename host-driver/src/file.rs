@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The capture file: blocks written straight from ring memory, in any order that the disk
-//! likes. io_uring with O_DIRECT where kernel and file system can, plain writes elsewhere.
+//! likes. io_uring with O_DIRECT where the file is on a disk and kernel and file system can,
+//! plain writes elsewhere: a write to memory has nothing to wait for, and io_uring would hand
+//! each to a thread.
 
 use io_uring::{IoUring, opcode, types};
 use std::fs::{File, OpenOptions};
@@ -54,6 +56,15 @@ impl RingMemory {
     }
 }
 
+/// Whether the file's system keeps it in memory.
+fn in_memory(file: &File) -> bool {
+    // SAFETY: statfs is plain data, for which all zeros is a valid value.
+    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: an open descriptor, and memory that the call fills.
+    let known = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) } == 0;
+    known && about.f_type == libc::TMPFS_MAGIC
+}
+
 /// A capture file being written. Blocks are numbered from 0 without gaps.
 pub(crate) struct BlockFile {
     file: File,
@@ -74,25 +85,25 @@ struct Uring {
 impl BlockFile {
     /// Creates the file; one that is there is emptied. `uring` false keeps to plain writes.
     pub fn create(path: &Path, ring: RingMemory, uring: bool) -> io::Result<Self> {
-        let uring = if uring {
-            // Refused in many containers; plain writes do as well there.
-            IoUring::new(DEPTH).ok().map(|uring| Uring {
-                uring,
-                in_flight: 0,
-                arrived: 0,
-            })
-        } else {
-            None
-        };
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
-        let direct = uring
-            .as_ref()
-            .and_then(|_| options.clone().custom_flags(libc::O_DIRECT).open(path).ok());
-        let file = match direct {
-            Some(file) => file,
-            None => options.open(path)?,
+        let mut direct = options.clone();
+        direct.custom_flags(libc::O_DIRECT);
+        // Refused in many containers; plain writes do as well there.
+        let new = || IoUring::new(DEPTH).ok();
+        let on_disk = |file: &File| !in_memory(file);
+        let opened = uring
+            .then(|| Some((direct.open(path).ok().filter(on_disk)?, new()?)))
+            .flatten();
+        let (file, uring) = match opened {
+            Some((file, uring)) => (file, Some(uring)),
+            None => (options.open(path)?, None),
         };
+        let uring = uring.map(|uring| Uring {
+            uring,
+            in_flight: 0,
+            arrived: 0,
+        });
         Ok(Self {
             file,
             ring,
