@@ -35,6 +35,7 @@ module mw_act
     output logic plan_whole,  // not to begin before the end of the frame is known
     output logic plan_touched,
     output record_t plan_rec,
+    output action_t plan_action,
     output logic plan_ecn,  // will be done
     output logic plan_corrupt,  // will be done: the byte exists
     input logic len_known,  // `len` is the length of the frame at the head
@@ -100,6 +101,7 @@ module mw_act
       plan_delay_ns <= v.action.delay_ns;
       plan_touched <= v.touched;
       plan_rec <= v.rec;
+      plan_action <= v.action;
       // IPv4: low two bits of the second byte. IPv6: bits 5:4 of it (RFC 8200, 3).
       edit[EditEcn] <= '{
           valid: ecn,

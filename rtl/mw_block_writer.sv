@@ -67,10 +67,10 @@ module mw_block_writer
     $fatal(1, "mw_block_writer: FIFO_LOG2 must be between 5 and 12");
   end
 
-  localparam int unsigned HeaderUnits = 4;
-  localparam int unsigned HeaderBytes = 128;
+  localparam int unsigned HeaderUnits = 5;
+  localparam int unsigned HeaderBytes = 32 * HeaderUnits;
   localparam logic [31:0] Magic = 32'h3142_574d;
-  localparam logic [15:0] Version = 16'd1;
+  localparam logic [15:0] Version = 16'd2;
   // Cycles for which everything must have been quiet before the final block is closed: the
   // counters in its header come a little after the units.
   localparam logic [3:0] Settle = 4'd8;
@@ -85,7 +85,7 @@ module mw_block_writer
 
   typedef struct packed {
     logic [31:0] crc;
-    logic [31:0] reserved;
+    logic [159:0] reserved;
     block_counters_t counters;
     logic [31:0] snapshot_bytes;
     logic [31:0] block_bytes;
@@ -97,7 +97,7 @@ module mw_block_writer
     logic [15:0] flags;
     logic [15:0] version;
     logic [31:0] magic;
-  } block_header_t;  // 1024
+  } block_header_t;  // 1280
 
   typedef struct packed {
     logic        header;  // data comes from the header, not from the buffer of units
@@ -280,15 +280,18 @@ module mw_block_writer
   // ---- The closed block: its checksum, its header, its announcement ----
 
   block_header_t header;
-  logic [3:0][UnitW-1:0] header_units;
-  logic [2:0] step;  // 1 to 4: this unit of the header enters the checksum; 5: the checksum is ready
+  logic [HeaderUnits-1:0][UnitW-1:0] header_units;
+  // 1 to HeaderUnits: this unit of the header enters the checksum; one more: that is ready.
+  logic [2:0] step;
+  localparam logic [2:0] StepLast = 3'(HeaderUnits);
+  localparam logic [2:0] StepReady = 3'(HeaderUnits + 1);
   logic slot_ready, slot_sent;
   logic [15:0] slot_target;  // bursts that must have been answered
   logic slot_reached;
   logic [31:0] crc;
 
   assign header_units = header;
-  assign crc_busy = step != 0 && step != 3'd5;
+  assign crc_busy = step != 0 && step != StepReady;
   assign slot_reached = 16'(answered - slot_target) < 16'h8000;
   assign push_header = slot_used && slot_ready && !slot_sent && slot_reached && burst_room && state != Failed;
   assign announce = slot_used && slot_sent && slot_reached && state != Failed;
@@ -297,8 +300,8 @@ module mw_block_writer
       .clk,
       .valid(accept || crc_busy),
       .first(crc_busy ? step == 3'd1 && header.used_bytes == 32'(HeaderBytes) : !open),
-      .cut  (step == 3'd4),
-      .data (crc_busy ? header_units[step[1:0]-2'd1] : unit),
+      .cut  (step == StepLast),
+      .data (crc_busy ? header_units[step-3'd1] : unit),
       .crc
   );
 
@@ -321,7 +324,7 @@ module mw_block_writer
     end else if (push_header) begin
       slot_target <= issued + 1'b1;
     end
-    if (step == 3'd5) header.crc <= crc;
+    if (step == StepReady) header.crc <= crc;
     if (close) begin
       slot_used <= 1'b1;
       slot_ready <= 1'b0;
@@ -329,9 +332,9 @@ module mw_block_writer
       step <= 3'd1;
     end else if (slot_used) begin
       if (announce || (state == Failed && !open)) slot_used <= 1'b0;
-      if (step == 3'd5) slot_ready <= 1'b1;
+      if (step == StepReady) slot_ready <= 1'b1;
       if (push_header) slot_sent <= 1'b1;
-      if (step != 0) step <= step == 3'd5 ? 3'd0 : step + 1'b1;
+      if (step != 0) step <= step == StepReady ? 3'd0 : step + 1'b1;
     end
     if (rst) begin
       step <= '0;
@@ -471,7 +474,7 @@ module mw_block_writer
 
   always_ff @(posedge clk) begin
     if (w_take) begin
-      m_axi_wdata <= beats_header ? header_units[beat[1:0]] : data;
+      m_axi_wdata <= beats_header ? header_units[beat[2:0]] : data;
       m_axi_wlast <= w_last;
     end
     if (w_step) m_axi_wvalid <= w_take;

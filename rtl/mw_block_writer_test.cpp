@@ -147,7 +147,7 @@ struct Bench {
         for (unsigned i = 0; i < 4; i++) {
             t.counters[2 * i] = counter(i, cycle), t.counters[2 * i + 1] = counter(i, cycle) >> 32;
         }
-        for (unsigned i = 4; i < 14; i++) t.counters[4 + i] = counter(i, cycle);
+        for (unsigned i = 4; i < 18; i++) t.counters[4 + i] = counter(i, cycle);
         t.m_axi_awready = !chance(c.slave_stall);
         t.m_axi_wready = !chance(c.slave_stall);
         t.m_axi_bvalid = 0, t.m_axi_bresp = rng();
@@ -223,7 +223,7 @@ struct Bench {
             CHECK(!host_owns[block], "writes into a block that the host has not given back");
             const bool header = aw_addr % block_bytes() == 0;
             if (header) {
-                CHECK(aw_len == 3, "header of %u beats", aw_len + 1);
+                CHECK(aw_len == 4, "header of %u beats", aw_len + 1);
                 CHECK(unanswered[block] == 0, "header before the responses to its units");
             }
             if (t.m_axi_awready) {
@@ -241,7 +241,7 @@ struct Bench {
         to_take.push_back({std::max(cycle + 1 + below(c.host_delay), to_take.empty() ? 0 : to_take.back().first), uint32_t(produced)});
         const uint8_t *b = &ring[slot * block_bytes()];
         CHECK(!final_seen, "a block after the final one");
-        CHECK(load32(b) == 0x3142574d && load16(b + 4) == 1, "magic or version");
+        CHECK(load32(b) == 0x3142574d && load16(b + 4) == 2, "magic or version");
         const unsigned flags = load16(b + 6);
         CHECK(flags < 4, "flags %x", flags);
         CHECK(load64(b + 8) == number, "number %llu", (unsigned long long)load64(b + 8));
@@ -249,16 +249,16 @@ struct Bench {
         const uint32_t records = load32(b + 32), used = load32(b + 36);
         CHECK(first_seq == next_seq, "first_seq");
         CHECK(load32(b + 40) == block_bytes() && load32(b + 44) == c.snapshot, "block_bytes or snapshot_bytes");
-        CHECK(used >= 128 && used <= block_bytes() && used % 32 == 0, "used %u", used);
+        CHECK(used >= 160 && used <= block_bytes() && used % 32 == 0, "used %u", used);
         const uint64_t closed = load64(b + 48);
         CHECK(closed <= cycle, "counters of the future");
         for (unsigned i = 0; i < 4; i++) CHECK(load64(b + 48 + i * 8) == counter(i, closed), "counter %u", i);
-        for (unsigned i = 4; i < 14; i++) CHECK(load32(b + 80 + (i - 4) * 4) == uint32_t(counter(i, closed)), "counter %u", i);
-        CHECK(load32(b + 120) == 0, "reserved");
-        CHECK(load32(b + 124) == crc32c(b, 124, crc32c(b + 128, used - 128)), "crc");
+        for (unsigned i = 4; i < 18; i++) CHECK(load32(b + 80 + (i - 4) * 4) == uint32_t(counter(i, closed)), "counter %u", i);
+        for (unsigned i = 136; i < 156; i++) CHECK(b[i] == 0, "reserved byte %u", i);
+        CHECK(load32(b + 156) == crc32c(b, 156, crc32c(b + 160, used - 160)), "crc");
         for (size_t i = used; i < block_bytes(); i++) CHECK(b[i] == 0, "byte %zu beyond the used ones", i);
 
-        uint64_t at = 128;
+        uint64_t at = 160;
         for (uint32_t r = 0; r < records; r++) {
             CHECK(!sent.empty(), "a record that was not sent");
             const Entry &e = sent.front();
@@ -401,7 +401,7 @@ int main() {
     CHECK(b.blocks_full && b.blocks_flushed > 20 && b.blocks_far > 20, "not exercised");
 
     Config full;
-    full.name = "full", full.snapshot = 3936, full.ring_log2 = 0, full.host_delay = 3000, full.latency = 20;
+    full.name = "full", full.snapshot = 3904, full.ring_log2 = 0, full.host_delay = 3000, full.latency = 20;
     full.base = 0xfff000;
     run(full, 3000, 50);
     CHECK(b.ring_full_cycles > 10000, "the ring was never full");
@@ -453,7 +453,7 @@ int main() {
     for (int i = 0; i < 25; i++) {
         Config r;
         r.name = "random", r.block_log2 = 12 + b.below(4), r.ring_log2 = b.below(4);
-        r.snapshot = std::min<unsigned>(b.below(4) * 32 * (1 + b.below(60)), (1u << r.block_log2) - 160);
+        r.snapshot = std::min<unsigned>(b.below(4) * 32 * (1 + b.below(60)), (1u << r.block_log2) - 192);
         r.base = uint64_t(b.rng()) << 16, r.flush_ns = 1000 + b.below(20000), r.in_gap = b.below(3) * b.below(100);
         r.unit_gap = b.below(2) * (2 + b.below(5)), r.slave_stall = b.below(2) * (2 + b.below(5)), r.latency = 1 + b.below(400);
         r.host_delay = b.below(2) * b.below(5000), r.jump = b.below(2) * 100, r.ns = 1 + b.below(10);
@@ -466,6 +466,6 @@ int main() {
     b.c = big;
     b.t.snapshot_bytes = 10240, b.t.block_log2 = 12, b.t.capture = 1;
     b.edge();
-    CHECK(b.t.capture_snapshot == 4096 - 160, "snapshot in force %u", b.t.capture_snapshot);
+    CHECK(b.t.capture_snapshot == 4096 - 192, "snapshot in force %u", b.t.capture_snapshot);
     return 0;
 }

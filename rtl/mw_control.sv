@@ -10,7 +10,7 @@ module mw_control
   import mw_pkg::*;
   import mw_regs_pkg::*;
 #(
-    parameter int unsigned Counters = 42  // 64-bit counters, in the order of the register map
+    parameter int unsigned Counters = 50  // 64-bit counters, in the order of the register map
 ) (
     input logic clk,
     input logic rst,
@@ -51,7 +51,7 @@ module mw_control
     // settings
     output logic        capture,
     output logic        track,
-    output logic        clear,               // one cycle; ignored by its users while they clear
+    output logic        clear,                 // one cycle; ignored by its users while they clear
     output logic        irq_enable,
     output logic [63:0] ring_base,
     output logic [ 4:0] ring_blocks_log2,
@@ -59,7 +59,8 @@ module mw_control
     output logic [31:0] ring_consumed,
     output logic [15:0] snapshot_bytes,
     output logic [31:0] flush_ns,
-    output logic [16:0] kinds           [2],
+    output logic [31:0] reorder_timeout_ns,
+    output logic [16:0] kinds             [2],
 
     // state
     input logic capture_active,
@@ -82,9 +83,9 @@ module mw_control
 );
   localparam logic [31:0] Version = {16'd0, 16'd1};  // major, minor
   localparam int unsigned PortCounters = 8;
-  localparam int unsigned LaneCounters = 13;
+  localparam int unsigned LaneCounters = 17;
   if (Counters != 2 * (PortCounters + LaneCounters)) begin : g_bad
-    $fatal(1, "mw_control: Counters must be 42, the counters of the register map");
+    $fatal(1, "mw_control: Counters must be 50, the counters of the register map");
   end
 
   in_t  regs_in;
@@ -158,19 +159,20 @@ module mw_control
   end
 
   always_comb begin
-    latch            = regs_out.control_latch;
-    capture          = regs_out.control_capture;
-    track            = regs_out.control_track;
-    clear            = regs_out.control_clear;
-    irq_enable       = regs_out.irq_enable[0];
-    ring_base        = {regs_out.ring_base_hi, regs_out.ring_base_lo};
-    ring_blocks_log2 = regs_out.ring_blocks_log2[4:0];
-    block_log2       = regs_out.block_log2[4:0];
-    ring_consumed    = regs_out.ring_consumed;
-    snapshot_bytes   = regs_out.snapshot_bytes[15:0];
-    flush_ns         = regs_out.flush_ns;
-    kinds[0]         = regs_out.kinds_ab[16:0];
-    kinds[1]         = regs_out.kinds_ba[16:0];
+    latch              = regs_out.control_latch;
+    capture            = regs_out.control_capture;
+    track              = regs_out.control_track;
+    clear              = regs_out.control_clear;
+    irq_enable         = regs_out.irq_enable[0];
+    ring_base          = {regs_out.ring_base_hi, regs_out.ring_base_lo};
+    ring_blocks_log2   = regs_out.ring_blocks_log2[4:0];
+    block_log2         = regs_out.block_log2[4:0];
+    ring_consumed      = regs_out.ring_consumed;
+    snapshot_bytes     = regs_out.snapshot_bytes[15:0];
+    flush_ns           = regs_out.flush_ns;
+    reorder_timeout_ns = regs_out.reorder_timeout_ns;
+    kinds[0]           = regs_out.kinds_ab[16:0];
+    kinds[1]           = regs_out.kinds_ba[16:0];
   end
 
   always_comb begin
@@ -215,14 +217,18 @@ module mw_control
       regs_in.lane[l].corrupted = count[2*PortCounters+LaneCounters*l+2];
       regs_in.lane[l].delayed = count[2*PortCounters+LaneCounters*l+3];
       regs_in.lane[l].delay_full = count[2*PortCounters+LaneCounters*l+4];
-      regs_in.lane[l].malformed = count[2*PortCounters+LaneCounters*l+5];
-      regs_in.lane[l].unmatched = count[2*PortCounters+LaneCounters*l+6];
-      regs_in.lane[l].bind_full = count[2*PortCounters+LaneCounters*l+7];
-      regs_in.lane[l].records_ingress = count[2*PortCounters+LaneCounters*l+8];
-      regs_in.lane[l].records_egress = count[2*PortCounters+LaneCounters*l+9];
-      regs_in.lane[l].lost_ingress = count[2*PortCounters+LaneCounters*l+10];
-      regs_in.lane[l].lost_egress = count[2*PortCounters+LaneCounters*l+11];
-      regs_in.lane[l].lost_snapshots = count[2*PortCounters+LaneCounters*l+12];
+      regs_in.lane[l].reordered = count[2*PortCounters+LaneCounters*l+5];
+      regs_in.lane[l].copied = count[2*PortCounters+LaneCounters*l+6];
+      regs_in.lane[l].injected = count[2*PortCounters+LaneCounters*l+7];
+      regs_in.lane[l].inject_lost = count[2*PortCounters+LaneCounters*l+8];
+      regs_in.lane[l].malformed = count[2*PortCounters+LaneCounters*l+9];
+      regs_in.lane[l].unmatched = count[2*PortCounters+LaneCounters*l+10];
+      regs_in.lane[l].bind_full = count[2*PortCounters+LaneCounters*l+11];
+      regs_in.lane[l].records_ingress = count[2*PortCounters+LaneCounters*l+12];
+      regs_in.lane[l].records_egress = count[2*PortCounters+LaneCounters*l+13];
+      regs_in.lane[l].lost_ingress = count[2*PortCounters+LaneCounters*l+14];
+      regs_in.lane[l].lost_egress = count[2*PortCounters+LaneCounters*l+15];
+      regs_in.lane[l].lost_snapshots = count[2*PortCounters+LaneCounters*l+16];
     end
   end
 

@@ -22,7 +22,7 @@ module mw_core
     parameter int unsigned INFLIGHT_LOG2 = 8,  // frames that a lane may hold at a time
     parameter int unsigned FIFO_LOG2 = DATA_W == 512 ? 10 : 13,  // beats a lane can hold
     parameter int unsigned SNAP_LOG2 = DATA_W == 512 ? 10 : 13,  // beats a tap can hold
-    parameter int unsigned DELAY_SLOTS_LOG2 = 6  // frames that a lane can hold back
+    parameter int unsigned DELAY_SLOTS_LOG2 = 6  // frames that a lane can store
 ) (
     input logic        clk,
     input logic        rst,
@@ -90,14 +90,14 @@ module mw_core
     $fatal(1, "mw_core: CONNS_LOG2 must be between 4 and 15");
   end
 
-  localparam int unsigned Counters = 42;
+  localparam int unsigned Counters = 50;
   localparam int unsigned Ways = 4;
 
   // settings and state of the registers
   logic ctl_capture, ctl_track, ctl_clear, irq_enable;
   logic [63:0] ring_base;
   logic [4:0] ring_blocks_log2, block_log2;
-  logic [31:0] ring_consumed, ring_produced, flush_ns;
+  logic [31:0] ring_consumed, ring_produced, flush_ns, reorder_timeout_ns;
   logic [15:0] snapshot_bytes;
   logic [16:0] kinds[2];
   logic [31:0] connections, connections_lost;
@@ -143,6 +143,8 @@ module mw_core
     logic tx;
     logic rx_lost;
     logic dropped;
+    logic copied;
+    logic injected;
     logic lost_ingress;
     logic lost_egress;
     logic [1:0] lost_snapshots;
@@ -157,6 +159,8 @@ module mw_core
         next.tx_frames[l] = totals.tx_frames[l] + 64'(capture_event[l].tx);
         next.rx_lost[l] = totals.rx_lost[l] + 32'(capture_event[l].rx_lost);
         next.dropped[l] = totals.dropped[l] + 32'(capture_event[l].dropped);
+        next.copied[l] = totals.copied[l] + 32'(capture_event[l].copied);
+        next.injected[l] = totals.injected[l] + 32'(capture_event[l].injected);
         next.lost_ingress[l] = totals.lost_ingress[l] + 32'(capture_event[l].lost_ingress);
         next.lost_egress[l] = totals.lost_egress[l] + 32'(capture_event[l].lost_egress);
         next.lost_snapshots[l] = totals.lost_snapshots[l] + 32'(capture_event[l].lost_snapshots);
@@ -266,8 +270,11 @@ module mw_core
     logic [63:0] tap_time;
     record_t tap_rec;
     logic path_busy, cnt_captured_tx, cnt_captured_dropped;
+    logic cnt_captured_copied, cnt_captured_injected;
     logic [1:0] done_captured;
+    logic [7:0] more_captured;
     logic cnt_tx_frame, cnt_dropped, cnt_marked, cnt_corrupted, cnt_delayed, cnt_delay_full;
+    logic cnt_reordered, cnt_copied, cnt_injected;
     logic [15:0] cnt_tx_bytes;
     mw_path #(
         .DATA_W(DATA_W),
@@ -278,6 +285,7 @@ module mw_core
         .clk,
         .rst,
         .time_ns,
+        .reorder_timeout_ns,
         .in_valid(bs_valid),
         .in_sof(bs_sof),
         .in_data(bs_data),
@@ -290,6 +298,14 @@ module mw_core
         .tap_room(in_tap_room && out_tap_room),
         .v_valid,
         .v,
+        .add_valid(1'b0),
+        .add_ready(),
+        .add_sof(1'b0),
+        .add_last(1'b0),
+        .add_len('0),
+        .add_data('0),
+        .add_captured(1'b0),
+        .add_rec('0),
         .m_axis_tdata(m_axis_tdata[1-l]),
         .m_axis_tkeep(m_axis_tkeep[1-l]),
         .m_axis_tvalid(m_axis_tvalid[1-l]),
@@ -313,8 +329,14 @@ module mw_core
         .cnt_corrupted,
         .cnt_delayed,
         .cnt_delay_full,
+        .cnt_reordered,
+        .cnt_copied,
+        .cnt_injected,
+        .more_captured,
         .done_captured,
         .cnt_captured_tx,
+        .cnt_captured_copied,
+        .cnt_captured_injected,
         .cnt_captured_dropped,
         .timer_valid(timer_path_valid[l]),
         .timer_ns(timer_path_ns[l]),
@@ -391,13 +413,13 @@ module mw_core
 
     // Captured frames on their way, in the path and to their ingress record. An egress
     // record that is still to be written keeps its tap busy.
-    localparam int unsigned RestW = INFLIGHT_LOG2 + DELAY_SLOTS_LOG2 + 2;
+    localparam int unsigned RestW = INFLIGHT_LOG2 + DELAY_SLOTS_LOG2 + $bits(more_captured) + 2;
     logic [RestW-1:0] in_path, in_tap;
     logic admitted;
     assign admitted = cnt_captured && !cnt_captured_lost;
     always_ff @(posedge clk) begin
-      if (admitted || done_captured != 0)
-        in_path <= in_path + RestW'(admitted) - RestW'(done_captured);
+      if (admitted || more_captured != 0 || done_captured != 0)
+        in_path <= in_path + RestW'(admitted) + RestW'(more_captured) - RestW'(done_captured);
       if (admitted != in_tap_done) in_tap <= admitted ? in_tap + 1'b1 : in_tap - 1'b1;
       if (rst) begin
         in_path <= '0;
@@ -411,6 +433,8 @@ module mw_core
             tx: cnt_captured_tx,
             rx_lost: cnt_captured_lost,
             dropped: cnt_captured_dropped,
+            copied: cnt_captured_copied,
+            injected: cnt_captured_injected,
             lost_ingress: cnt_record_lost[0],
             lost_egress: cnt_record_lost[1],
             lost_snapshots: 2'(cnt_snapshot_lost[0]) + 2'(cnt_snapshot_lost[1])
@@ -419,15 +443,15 @@ module mw_core
     // Counters of the register map: port l receives what lane l carries to port 1 - l.
     localparam int unsigned Rx = 8 * l;
     localparam int unsigned Tx = 8 * (1 - l);
-    localparam int unsigned Ln = 16 + 13 * l;
+    localparam int unsigned Ln = 16 + 17 * l;
     assign counted[l] = cnt_frame || cnt_frame_end || cnt_error || cnt_runt || cnt_truncated ||
         cnt_lost || cnt_tx_frame || cnt_dropped || cnt_marked || cnt_corrupted || cnt_delayed ||
-        cnt_delay_full || cnt_malformed || cnt_unmatched || cnt_bind_full || |cnt_record ||
-        |cnt_record_lost || |cnt_snapshot_lost;
+        cnt_delay_full || cnt_reordered || cnt_copied || cnt_injected || cnt_malformed ||
+        cnt_unmatched || cnt_bind_full || |cnt_record || |cnt_record_lost || |cnt_snapshot_lost;
     always_comb begin
       for (int i = 0; i < 6; i++) inc[Rx+i] = '0;
       for (int i = 6; i < 8; i++) inc[Tx+i] = '0;
-      for (int i = 0; i < 13; i++) inc[Ln+i] = '0;
+      for (int i = 0; i < 17; i++) inc[Ln+i] = '0;
       if (counted[l]) begin
         inc[Rx+0]  = 16'(cnt_frame);
         inc[Rx+1]  = cnt_frame_end ? cnt_bytes : '0;
@@ -442,14 +466,17 @@ module mw_core
         inc[Ln+2]  = 16'(cnt_corrupted);
         inc[Ln+3]  = 16'(cnt_delayed);
         inc[Ln+4]  = 16'(cnt_delay_full);
-        inc[Ln+5]  = 16'(cnt_malformed);
-        inc[Ln+6]  = 16'(cnt_unmatched);
-        inc[Ln+7]  = 16'(cnt_bind_full);
-        inc[Ln+8]  = 16'(cnt_record[0]);
-        inc[Ln+9]  = 16'(cnt_record[1]);
-        inc[Ln+10] = 16'(cnt_record_lost[0]);
-        inc[Ln+11] = 16'(cnt_record_lost[1]);
-        inc[Ln+12] = 16'(cnt_snapshot_lost[0]) + 16'(cnt_snapshot_lost[1]);
+        inc[Ln+5]  = 16'(cnt_reordered);
+        inc[Ln+6]  = 16'(cnt_copied);
+        inc[Ln+7]  = 16'(cnt_injected);
+        inc[Ln+9]  = 16'(cnt_malformed);
+        inc[Ln+10] = 16'(cnt_unmatched);
+        inc[Ln+11] = 16'(cnt_bind_full);
+        inc[Ln+12] = 16'(cnt_record[0]);
+        inc[Ln+13] = 16'(cnt_record[1]);
+        inc[Ln+14] = 16'(cnt_record_lost[0]);
+        inc[Ln+15] = 16'(cnt_record_lost[1]);
+        inc[Ln+16] = 16'(cnt_snapshot_lost[0]) + 16'(cnt_snapshot_lost[1]);
       end
     end
 
@@ -597,6 +624,7 @@ module mw_core
       .ring_consumed,
       .snapshot_bytes,
       .flush_ns,
+      .reorder_timeout_ns,
       .kinds,
       .capture_active,
       .clear_busy,
@@ -616,7 +644,7 @@ module mw_core
 
   // Counters of the MACs' side run on; those of events start again with `clear`, those of
   // records with each capture.
-  assign count_clear = {{2{{5{capture_begin}}, {8{ctl_clear}}}}, 16'd0};
+  assign count_clear = {{2{{5{capture_begin}}, {12{ctl_clear}}}}, 16'd0};
 
   // No two tables own the same number, so answers can be ORed.
   assign tbl_ack = track_ack || |match_ack;

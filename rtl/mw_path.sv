@@ -9,9 +9,9 @@
 // store and one of the FIFO never meet. Per cycle one beat is issued, and a dropped frame
 // leaves the FIFO beside that at one beat a cycle.
 //
-// Order: frames that were not held back keep theirs. One that was goes between two others when
-// it is due, provided that so little waits in the FIFO that no frame can be lost for it; on a
-// link that is full it waits for a gap.
+// Order: frames that were not held back keep theirs. One that was, a copy, and one that the card
+// made go between two others when they are due, provided that so little waits in the FIFO that
+// no frame can be lost for it; on a link that is full they wait for a gap.
 module mw_path
   import mw_pkg::*;
 #(
@@ -21,7 +21,7 @@ module mw_path
     // frame is released, and one more is admitted after that
     parameter int unsigned FIFO_LOG2 = $clog2(4 * MaxFrame * 8 / DATA_W),
     parameter int unsigned INFLIGHT_LOG2 = 8,  // frames between admission and issue, 8 to 12
-    parameter int unsigned DELAY_SLOTS_LOG2 = 4,  // frames held back at a time, 1 to 8
+    parameter int unsigned DELAY_SLOTS_LOG2 = 4,  // frames stored at a time, 1 to 8
     // Beats of a longest frame that come while the frame leaves at 1 beat a cycle and arrives at
     // 0.6 (100 Gb/s on 512 bits at 322 MHz), and some for the arrival's jitter.
     parameter int unsigned PREFILL = (MaxFrame * 8 / DATA_W * 2 + 4) / 5 + 8
@@ -29,6 +29,7 @@ module mw_path
     input logic clk,
     input logic rst,
     input logic [63:0] time_ns,
+    input logic [31:0] reorder_timeout_ns,
     // from mw_ingress
     input logic in_valid,
     input logic in_sof,
@@ -43,6 +44,15 @@ module mw_path
     // verdicts, one a frame, in the frames' order
     input logic v_valid,
     input verdict_t v,
+    // frames that the card made, beat by beat
+    input logic add_valid,
+    output logic add_ready,
+    input logic add_sof,
+    input logic add_last,
+    input logic [$clog2(DATA_W/8)-1:0] add_len,  // with add_last: its bytes less one
+    input logic [DATA_W-1:0] add_data,
+    input logic add_captured,  // with add_sof, as the next one
+    input record_t add_rec,
     // to the MAC
     output logic [DATA_W-1:0] m_axis_tdata,
     output logic [DATA_W/8-1:0] m_axis_tkeep,
@@ -68,11 +78,17 @@ module mw_path
     output logic cnt_corrupted,
     output logic cnt_delayed,
     output logic cnt_delay_full,
-    output logic cnt_captured_tx,
+    output logic cnt_reordered,
+    output logic cnt_copied,
+    output logic cnt_injected,
+    output logic cnt_captured_tx,  // any, as the next two among them
+    output logic cnt_captured_copied,
+    output logic cnt_captured_injected,
     output logic cnt_captured_dropped,
+    output logic [7:0] more_captured,  // so many captured frames will leave that did not come in
     output logic [1:0] done_captured,  // how many captured frames left or were dropped
     output logic timer_valid,
-    output logic [63:0] timer_ns,  // earliest release of a frame that is held back
+    output logic [63:0] timer_ns,  // when a stored frame is due next
     output logic busy  // anything else is on its way
 );
   localparam int unsigned Bytes = DATA_W / 8;
@@ -83,9 +99,9 @@ module mw_path
   localparam int unsigned Inflight = 1 << INFLIGHT_LOG2;
   // Beats and frames that can begin between a look at the counters and their admission.
   localparam int unsigned Margin = 4;
-  // Up to so many beats may wait when a frame that was held back is released. While a longest
-  // one leaves, as many beats come in, and all of them may belong to shortest frames.
-  localparam int unsigned LightFrames = (Inflight - 2 * Margin) * MinBeats - MaxBeats;
+  // Up to so many beats may wait when a stored frame is released. While a longest one is found
+  // and leaves, as many beats come in, and all of them may belong to shortest frames.
+  localparam int unsigned LightFrames = (Inflight - 2 * Margin) * MinBeats - MaxBeats - Margin;
   localparam int unsigned Light = LightFrames < Fifo / 2 ? LightFrames : Fifo / 2;
 
   if ((DATA_W != 64 && DATA_W != 512) || LANE > 1 || Fifo < 4 * MaxBeats || INFLIGHT_LOG2 > 12 ||
@@ -188,7 +204,14 @@ module mw_path
   logic plan_valid, plan_drop, plan_delay, plan_whole, plan_touched, plan_ecn, plan_corrupt;
   logic [39:0] plan_delay_ns;
   record_t plan_rec;
-  logic go, due, held_issuing, held_start, slot_free;
+  action_t plan_action;
+  logic plan_reorder, plan_copy, plan_held, plan_store;
+  assign plan_reorder = plan_action.reorder && plan_action.reorder_packets != '0;
+  assign plan_copy = plan_action.duplicate && plan_action.duplicate_copies != '0;
+  assign plan_held = plan_delay || plan_reorder;
+  assign plan_store = plan_held || plan_copy;
+
+  logic go, held_due, held_turn, held_ready, held_issuing, held_start, slot_free;
   slot_t slot;
 
   logic in_frame;  // of the FIFO: its first beat has been issued
@@ -199,8 +222,9 @@ module mw_path
   assign drop = plan_valid && plan_drop && f_valid;
   assign ready = plan_valid && !plan_drop && f_valid &&
       (l_valid || (!plan_whole && 32'(f_free) <= Fifo - PREFILL));
-  assign held_start = go && due && light && sof && !held_issuing;
-  assign issue = go && !held_issuing && !held_start && (in_frame || ready);
+  assign held_turn = held_due && light && sof && !held_issuing;
+  assign held_start = go && held_turn && held_ready;
+  assign issue = go && !held_issuing && !held_turn && (in_frame || ready);
   assign short_frame = l_valid && l_length < 14'(MinFrame);
   assign final_beat = (padding || f_last) && (!short_frame || index == 11'(MinBeats - 1));
   assign f_pop = drop || (issue && !padding);
@@ -221,25 +245,36 @@ module mw_path
     else $fatal(1, "mw_path, lane %0d: starved inside a frame", LANE);
   end
 
-  // A frame to be held back goes into a slot instead of out, if there is one.
-  logic aside, aside_q, take;
-  slot_t slot_q, aside_slot;
-  assign take = issue && sof && plan_delay && slot_free;
-  assign aside = sof ? plan_delay && slot_free : aside_q;
-  assign aside_slot = sof ? slot : slot_q;
+  // A frame that is to be stored goes into a slot if there is one: instead of out when it is
+  // held back, else as well.
+  logic store, store_q, aside, aside_q, take;
+  slot_t slot_q, store_slot;
+  assign take = issue && sof && plan_store && slot_free;
+  assign store = sof ? plan_store && slot_free : store_q;
+  assign aside = sof ? plan_held && slot_free : aside_q;
+  assign store_slot = sof ? slot : slot_q;
   always_ff @(posedge clk) begin
     if (issue && sof) begin
-      aside_q <= plan_delay && slot_free;
+      store_q <= store;
+      aside_q <= aside;
       slot_q  <= slot;
     end
   end
 
-  meta_t meta, held_meta;
+  meta_t meta, add_meta, stored_meta, held_meta;
   end_t frame_end;
+  logic held_copy, held_reordered;
+  logic [15:0] held_passed;
   always_comb begin
     meta = '{captured: f_captured, wanted: f_captured && plan_touched, rec: plan_rec};
     meta.rec.tap = 1'b1;
-    meta.rec.done = '{ecn: plan_ecn, corrupt: plan_corrupt, delay: aside, default: '0};
+    meta.rec.done = '{
+        ecn: plan_ecn,
+        corrupt: plan_corrupt,
+        delay: aside && plan_delay,
+        reorder: aside && plan_reorder,
+        default: '0
+    };
     frame_end = '{
         len: short_frame ? LaneW'(MinFrame - 1) : LaneW'(l_length - 1'b1),
         error: l_error,
@@ -247,10 +282,22 @@ module mw_path
     };
   end
 
+  always_comb begin
+    add_meta  = '{captured: add_captured, wanted: add_captured, rec: add_rec};
+    held_meta = stored_meta;
+    if (held_reordered) held_meta.rec.f2 = held_passed;
+    if (held_copy) begin
+      held_meta.rec.done.delay = 1'b0;
+      held_meta.rec.done.reorder = 1'b0;
+      held_meta.rec.done.duplicate = 1'b1;
+    end
+  end
+
   typedef struct packed {
     logic  sof;
     logic  last;
     end_t  info;
+    logic  store;
     logic  aside;
     slot_t slot;
   } tag_t;
@@ -274,6 +321,7 @@ module mw_path
       .plan_whole,
       .plan_touched,
       .plan_rec,
+      .plan_action,
       .plan_ecn,
       .plan_corrupt,
       .len_known(l_valid),
@@ -285,7 +333,7 @@ module mw_path
       .in_data(f_data),
       .in_pad(short_frame && (padding || f_last)),
       .in_bytes(padding ? '0 : (LaneW + 1)'(LaneW'(l_length - 1'b1)) + 1'b1),
-      .in_tag({sof, final_beat, frame_end, aside, aside_slot}),
+      .in_tag({sof, final_beat, frame_end, store, aside, store_slot}),
       .out_valid(act_valid),
       .out_data(act_data),
       .out_tag(act_tag),
@@ -295,34 +343,57 @@ module mw_path
   logic held_valid, held_sof, held_last, held_active;
   end_t held_end;
   logic [DATA_W-1:0] held_data;
-  mw_delay #(
+  mw_hold #(
       .DATA_W(DATA_W),
       .BEATS_LOG2($clog2(MaxBeats)),
       .SLOTS_LOG2(DELAY_SLOTS_LOG2),
+      .CONN_W(ConnW),
       .META_W($bits(meta_t)),
       .END_W($bits(end_t)),
       .LATENCY(4)
-  ) i_delay (
+  ) i_hold (
       .clk,
       .rst,
       .time_ns,
+      .reorder_timeout_ns,
       .go,
       .slot_free,
       .slot,
       .take,
+      .take_straight(!plan_held),
+      .take_delay(plan_delay),
+      .take_reorder(plan_reorder),
       .take_delay_ns(plan_delay_ns),
+      .take_lane(plan_action.reorder_lane),
+      .take_conn(plan_rec.conn),
+      .take_after(plan_action.reorder_packets),
+      .take_copies(plan_copy ? plan_action.duplicate_copies : '0),
+      .take_gap_ns(plan_action.duplicate_gap_ns),
       .take_meta(meta),
-      .end_valid(issue && final_beat && aside),
-      .end_slot(aside_slot),
+      .end_valid(issue && final_beat && store),
+      .end_slot(store_slot),
       .end_index(index[$clog2(MaxBeats)-1:0]),
       .end_info(frame_end),
-      .wr_valid(act_valid && act_tag.aside),
+      .wr_valid(act_valid && act_tag.store),
       .wr_slot(act_tag.slot),
       .wr_last(act_tag.last),
       .wr_data(act_data),
-      .due,
+      .pass(issue && sof && !aside),
+      .pass_conn(plan_rec.conn),
+      .add_valid,
+      .add_ready,
+      .add_sof,
+      .add_last,
+      .add_data,
+      .add_meta(add_meta),
+      .add_info({add_len, 2'b00}),
+      .due(held_due),
+      .ready(held_ready),
       .start(held_start),
-      .start_meta(held_meta),
+      .start_meta(stored_meta),
+      .start_copy(held_copy),
+      .start_reordered(held_reordered),
+      .start_passed(held_passed),
       .issuing(held_issuing),
       .out_valid(held_valid),
       .out_sof(held_sof),
@@ -385,13 +456,24 @@ module mw_path
   );
 
   // ---- What is counted ----
+  logic injected;
+  assign injected = held_meta.rec.kind == KindInjected;
   always_ff @(posedge clk) begin
     cnt_dropped <= drop && f_last && !rst;
     cnt_captured_dropped <= drop && f_last && f_captured && !rst;
     cnt_marked <= issue && sof && plan_ecn && !rst;
     cnt_corrupted <= issue && sof && plan_corrupt && !rst;
-    cnt_delayed <= take && !rst;
-    cnt_delay_full <= issue && sof && plan_delay && !slot_free && !rst;
+    cnt_delayed <= take && plan_delay && !rst;
+    cnt_reordered <= take && plan_reorder && !rst;
+    cnt_delay_full <= issue && sof && plan_store && !slot_free && !rst;
+    cnt_copied <= held_start && held_copy && !rst;
+    cnt_injected <= held_start && injected && !rst;
+    cnt_captured_copied <= held_start && held_copy && held_meta.captured && !rst;
+    cnt_captured_injected <= held_start && injected && held_meta.captured && !rst;
+    more_captured <= '0;
+    if (take && plan_copy && f_captured) more_captured <= plan_action.duplicate_copies;
+    if (add_valid && add_ready && add_sof && add_captured) more_captured <= 8'd1;
+    if (rst) more_captured <= '0;
   end
   assign done_captured = 2'(cnt_captured_tx) + 2'(cnt_captured_dropped);
 

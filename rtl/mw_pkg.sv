@@ -244,16 +244,18 @@ package mw_pkg;
     record_t     rec;             // time, length, error, truncated, snapshot, tap still open
   } verdict_t;
 
-  // Counters in the header of a block, bytes 48 to 119 (docs/formats.md); index: port, lane.
+  // Counters in the header of a block, bytes 48 to 135 (docs/formats.md); index: port, lane.
   typedef struct packed {
-    logic [1:0][31:0] lost_snapshots;  // byte 112
+    logic [1:0][31:0] injected;        // byte 128
+    logic [1:0][31:0] copied;          // 120
+    logic [1:0][31:0] lost_snapshots;  // 112
     logic [1:0][31:0] lost_egress;     // 104
     logic [1:0][31:0] lost_ingress;    // 96
     logic [1:0][31:0] dropped;         // 88
     logic [1:0][31:0] rx_lost;         // 80
     logic [1:0][63:0] tx_frames;       // 64
     logic [1:0][63:0] rx_frames;       // 48
-  } block_counters_t;  // 576
+  } block_counters_t;  // 704
 
   // Table bus: the host's window into the tables (registers TBL_*). A request is held
   // until ack; rdata is valid with ack. Every table answers only its own number.

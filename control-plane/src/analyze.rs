@@ -146,17 +146,25 @@ fn integrity(account: &Accounting, capture: &CaptureRecord, slots: Vec<Check>) -
             }
         })
         .chain(account.ports.iter().map(|port| {
+            let added = port.copied + port.injected;
             let gone = port.tx_frames + port.dropped + port.rx_lost;
+            let came = match added {
+                0 => format!("{} frames", port.frames_received),
+                _ => format!(
+                    "{} frames + {} copies + {} injected",
+                    port.frames_received, port.copied, port.injected
+                ),
+            };
             Check {
                 what: format!(
                     "every frame that came in at port {} left or was dropped by an event",
                     port.port
                 ),
                 found: format!(
-                    "{} frames = {} left + {} dropped + {} lost",
-                    port.frames_received, port.tx_frames, port.dropped, port.rx_lost
+                    "{came} = {} left + {} dropped + {} lost",
+                    port.tx_frames, port.dropped, port.rx_lost
                 ),
-                holds: port.frames_received == gone && port.rx_lost == 0,
+                holds: port.frames_received + added == gone && port.rx_lost == 0,
             }
         }))
         .collect();

@@ -45,11 +45,11 @@ pub fn compile(plan: &Plan) -> Compiled {
         .collect();
     let program = driver::Program {
         selectors,
-        declared: Vec::new(),
         positions: positions
             .iter()
             .map(|(key, clauses)| position(key, clauses))
             .collect(),
+        ..driver::Program::default()
     };
     Compiled { program, positions }
 }

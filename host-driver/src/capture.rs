@@ -639,7 +639,16 @@ fn nothing_lost(counters: &Counters) -> bool {
             counters.lost_ingress,
             counters.lost_egress,
         ];
-        let left = counters.tx_frames[n] + u64::from(counters.dropped[n]);
-        lost.iter().all(|lost| lost[n] == 0) && counters.rx_frames[n] == left
+        let sum = |n: u64, more: &[u32]| {
+            more.iter()
+                .copied()
+                .fold(n, |n, m| n.wrapping_add(m.into()))
+        };
+        let came = sum(
+            counters.rx_frames[n],
+            &[counters.copied[n], counters.injected[n]],
+        );
+        let went = sum(counters.tx_frames[n], &[counters.dropped[n]]);
+        lost.iter().all(|lost| lost[n] == 0) && came == went
     })
 }

@@ -57,7 +57,7 @@ pub struct CardInfo {
     pub selectors: u32,
     /// Different actions.
     pub actions: u32,
-    /// Frames that a lane can hold back at a time.
+    /// Frames that a lane can store at a time, to hold them back or to send them again.
     pub delay_slots: u32,
     /// Longest frame without FCS, bytes.
     pub max_frame: u32,
@@ -140,8 +140,16 @@ counters! {
     corrupted = CORRUPTED,
     /// Frames delayed by an event.
     delayed = DELAYED,
-    /// Frames not delayed because the store was full.
+    /// Frames not delayed, reordered or duplicated because the store was full.
     delay_full = DELAY_FULL,
+    /// Frames taken aside until others had overtaken them.
+    reordered = REORDERED,
+    /// Copies that left.
+    copied = COPIED,
+    /// Frames made by the card that left at the end of the lane.
+    injected = INJECTED,
+    /// Frames that could not be made of packets of the lane.
+    inject_lost = INJECT_LOST,
     /// Frames with a header that lies or is cut.
     malformed = MALFORMED,
     /// Frames passed without look-up because the matcher was overloaded.
@@ -280,8 +288,10 @@ impl Card {
                 &entry.row,
             )?;
         }
-        shared.registers.write(regs::KINDS_AB, image.kinds[0])?;
-        shared.registers.write(regs::KINDS_BA, image.kinds[1])?;
+        let registers = &shared.registers;
+        registers.write(regs::REORDER_TIMEOUT_NS, image.reorder_timeout_ns)?;
+        registers.write(regs::KINDS_AB, image.kinds[0])?;
+        registers.write(regs::KINDS_BA, image.kinds[1])?;
         bus.declared.clone_from(&image.loaded.declared);
         Ok(image.loaded)
     }

@@ -24,6 +24,10 @@ pub struct Program {
     pub declared: Vec<DeclaredConnection>,
     /// What happens where.
     pub positions: Vec<PositionEvents>,
+    /// A packet that waits until others have overtaken it leaves after this time at the latest;
+    /// [`Program::REORDER_TIMEOUT`] when `None`.
+    #[serde(default)]
+    pub reorder_timeout: Option<Nanos>,
 }
 
 /// Admits connections by the packet that opens them: TCP's SYN, RoCE's first packet. What is
@@ -320,6 +324,7 @@ pub(crate) struct Image {
     pub rows: Vec<Entry512>,
     /// Registers kinds_ab and kinds_ba.
     pub kinds: [u32; 2],
+    pub reorder_timeout_ns: u32,
     pub loaded: Loaded,
 }
 
@@ -363,11 +368,15 @@ fn wrong(entry: &str, index: usize) -> impl Fn(String) -> Error {
 }
 
 impl Program {
+    /// How long a packet waits for others to overtake it when the program does not say.
+    pub const REORDER_TIMEOUT: Nanos = Nanos::from_millis(100);
+
     /// Checks the program against the card and lays out its tables.
     pub(crate) fn compile(&self, card: &CardInfo) -> Result<Image> {
         let mut image = Image {
             rows: Vec::new(),
             kinds: [0; 2],
+            reorder_timeout_ns: self.reorder_timeout_ns()?,
             loaded: Loaded {
                 slots: Vec::with_capacity(self.positions.len()),
                 declared: Vec::with_capacity(self.declared.len()),
@@ -377,6 +386,14 @@ impl Program {
         self.declared(card, &mut image)?;
         self.positions(card, &mut image)?;
         Ok(image)
+    }
+
+    fn reorder_timeout_ns(&self) -> Result<u32> {
+        let timeout = self.reorder_timeout.unwrap_or(Self::REORDER_TIMEOUT);
+        u32::try_from(timeout.0).map_err(|_| Error::Program {
+            entry: "reorder time-out".into(),
+            reason: format!("{timeout} is above {}", Nanos(u32::MAX.into())),
+        })
     }
 
     /// Rows of all selectors of the card: those that the program leaves free are disabled.

@@ -5,10 +5,10 @@
 
 /// First 32 bits of SHA-256 of the register map's source; the register
 /// [`MAP_HASH`] of a card that fits reads as this.
-pub const EXPECTED_MAP_HASH: u32 = 0x68d9_5490;
+pub const EXPECTED_MAP_HASH: u32 = 0xb70a_2ae3;
 
 /// Bytes that the registers take in BAR 0.
-pub const SIZE: u32 = 0x400;
+pub const SIZE: u32 = 0x500;
 
 /// 0x4d574952.
 pub const ID: u32 = 0x0;
@@ -36,7 +36,7 @@ pub const WAYS: u32 = 0x28;
 pub const SELECTORS: u32 = 0x2c;
 /// Action programs.
 pub const ACTIONS: u32 = 0x30;
-/// Frames that a lane can hold back at a time.
+/// Frames that a lane can store at a time, to hold them back or to send them again.
 pub const DELAY_SLOTS: u32 = 0x34;
 /// Longest frame without FCS, bytes.
 pub const MAX_FRAME: u32 = 0x38;
@@ -64,6 +64,8 @@ pub const RING_PRODUCED: u32 = 0xb4;
 pub const SNAPSHOT_BYTES: u32 = 0xb8;
 /// A block that holds a record is closed after this time, 1000 to 1000000000.
 pub const FLUSH_NS: u32 = 0xbc;
+/// A frame that waits for others to go by leaves after this time at the latest.
+pub const REORDER_TIMEOUT_NS: u32 = 0xc0;
 /// Lane A to B: bit k lets events on kind k be looked up; bit 16 byte positions.
 pub const KINDS_AB: u32 = 0xd0;
 /// Lane B to A: the same.
@@ -170,7 +172,7 @@ pub mod lane {
 
     /// Offset of register `reg` of lane `n`.
     pub const fn at(n: u32, reg: u32) -> u32 {
-        0x300 + n * 0x80 + reg
+        0x300 + n * 0x100 + reg
     }
 
     /// Frames dropped by an event. 64 bits.
@@ -181,32 +183,44 @@ pub mod lane {
     pub const CORRUPTED: u32 = 0x10;
     /// Frames delayed by an event. 64 bits.
     pub const DELAYED: u32 = 0x18;
-    /// Frames not delayed because the store was full. 64 bits.
+    /// Frames not delayed, reordered or duplicated because the store was full. 64 bits.
     pub const DELAY_FULL: u32 = 0x20;
+    /// Frames taken aside until others have gone by. 64 bits.
+    pub const REORDERED: u32 = 0x28;
+    /// Copies that left. 64 bits.
+    pub const COPIED: u32 = 0x30;
+    /// Frames made by the card that left at the end of this lane. 64 bits.
+    pub const INJECTED: u32 = 0x38;
+    /// Frames that could not be made of a packet of this lane: too many at a time, or no such template. 64 bits.
+    pub const INJECT_LOST: u32 = 0x40;
     /// Frames with a header that lies or is cut. 64 bits.
-    pub const MALFORMED: u32 = 0x28;
+    pub const MALFORMED: u32 = 0x48;
     /// Frames passed without look-up because the matcher was overloaded. 64 bits.
-    pub const UNMATCHED: u32 = 0x30;
+    pub const UNMATCHED: u32 = 0x50;
     /// Positions that could not be followed into their retransmissions: page table full. 64 bits.
-    pub const BIND_FULL: u32 = 0x38;
+    pub const BIND_FULL: u32 = 0x58;
     /// Ingress records written since capture started. 64 bits.
-    pub const RECORDS_INGRESS: u32 = 0x40;
+    pub const RECORDS_INGRESS: u32 = 0x60;
     /// Egress records written since capture started. 64 bits.
-    pub const RECORDS_EGRESS: u32 = 0x48;
+    pub const RECORDS_EGRESS: u32 = 0x68;
     /// Ingress records lost since capture started. 64 bits.
-    pub const LOST_INGRESS: u32 = 0x50;
+    pub const LOST_INGRESS: u32 = 0x70;
     /// Egress records lost since capture started. 64 bits.
-    pub const LOST_EGRESS: u32 = 0x58;
+    pub const LOST_EGRESS: u32 = 0x78;
     /// Records kept without their snapshot since capture started. 64 bits.
-    pub const LOST_SNAPSHOTS: u32 = 0x60;
+    pub const LOST_SNAPSHOTS: u32 = 0x80;
 
     /// Name and register of each, all 64 bits.
-    pub const ALL: [(&str, u32); 13] = [
+    pub const ALL: [(&str, u32); 17] = [
         ("dropped", DROPPED),
         ("marked", MARKED),
         ("corrupted", CORRUPTED),
         ("delayed", DELAYED),
         ("delay_full", DELAY_FULL),
+        ("reordered", REORDERED),
+        ("copied", COPIED),
+        ("injected", INJECTED),
+        ("inject_lost", INJECT_LOST),
         ("malformed", MALFORMED),
         ("unmatched", UNMATCHED),
         ("bind_full", BIND_FULL),

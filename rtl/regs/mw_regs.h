@@ -40,6 +40,7 @@
 #define MW_RING_PRODUCED 0xb4u
 #define MW_SNAPSHOT_BYTES 0xb8u
 #define MW_FLUSH_NS 0xbcu
+#define MW_REORDER_TIMEOUT_NS 0xc0u
 #define MW_KINDS_AB 0xd0u
 #define MW_KINDS_BA 0xd4u
 #define MW_CONNECTIONS 0xd8u

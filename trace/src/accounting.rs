@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::block::{Block, Counters};
 use crate::capture::{Capture, Stop};
 use crate::record::Record;
-use crate::units::{Actions, Flags, Nanos, Port, Tap};
+use crate::units::{Actions, Flags, Kind, Nanos, Port, Tap};
 
-/// What became of the frames that came in at a port.
+/// What became of the frames that came in at a port, and what left at the other one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortAccount {
     /// The port.
@@ -30,7 +30,11 @@ pub struct PortAccount {
     pub dropped: u64,
     /// Frames that left at the other port.
     pub tx_frames: u64,
-    /// Records of touched frames that left.
+    /// Copies among them.
+    pub copied: u64,
+    /// Frames among them that the card made.
+    pub injected: u64,
+    /// Records of touched, copied and injected frames that left.
     pub egress_records: u64,
     /// Such records that were lost.
     pub lost_egress: u64,
@@ -92,6 +96,8 @@ struct LaneClerk {
     id_back: Option<u64>,
     drops_asked: u64,
     touched: u64,
+    copies: u64,
+    injected: u64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -118,8 +124,9 @@ impl Clerk {
             self.last = self.last.max(Some(record.time));
             let lane = &mut self.lanes[record.lane.index()];
             lane.taps[record.tap.index()].record(entry.seq, record, snapshots);
-            if record.tap == Tap::Ingress {
-                lane.ingress(entry.seq, record);
+            match record.tap {
+                Tap::Ingress => lane.ingress(entry.seq, record),
+                Tap::Egress => lane.egress(record),
             }
         }
     }
@@ -164,6 +171,8 @@ impl Clerk {
             rx_lost: c.rx_lost[i].into(),
             dropped: c.dropped[i].into(),
             tx_frames: c.tx_frames[i],
+            copied: c.copied[i].into(),
+            injected: c.injected[i].into(),
             egress_records: egress.records,
             lost_egress: c.lost_egress[i].into(),
             lost_snapshots: c.lost_snapshots[i].into(),
@@ -206,6 +215,14 @@ impl LaneClerk {
         }
     }
 
+    fn egress(&mut self, record: &Record) {
+        if record.kind == Kind::Injected {
+            self.injected += 1;
+        } else if record.actions.contains(Actions::DUPLICATE) {
+            self.copies += 1;
+        }
+    }
+
     fn check(&self, account: &PortAccount, finished: bool, problems: &mut Vec<String>) {
         let a = account;
         let (port, lane) = (a.port, a.port.lane());
@@ -238,13 +255,22 @@ impl LaneClerk {
                 a.frames_received, a.ingress_records, a.lost_ingress, a.rx_lost
             ));
         }
-        // The sum is taken the long way: a damaged counter must not overflow it.
-        if u128::from(a.frames_received)
-            != u128::from(a.tx_frames) + u128::from(a.dropped) + u128::from(a.rx_lost)
+        // The sums are taken the long way: a damaged counter must not overflow them.
+        let sum = |parts: &[u64]| parts.iter().copied().map(u128::from).sum::<u128>();
+        if sum(&[a.frames_received, a.copied, a.injected])
+            != sum(&[a.tx_frames, a.dropped, a.rx_lost])
         {
             problems.push(format!(
-                "Port {port}: {} frames came in, but {} left, {} were dropped and {} were lost.",
-                a.frames_received, a.tx_frames, a.dropped, a.rx_lost
+                "Port {port}: {} frames came in, {} copies and {} injected ones were added, but {} \
+                 left, {} were dropped and {} were lost.",
+                a.frames_received, a.copied, a.injected, a.tx_frames, a.dropped, a.rx_lost
+            ));
+        }
+        if a.lost_egress == 0 && (self.copies, self.injected) != (a.copied, a.injected) {
+            problems.push(format!(
+                "Lane {lane}: {} copies and {} injected frames left, but there are {} and {} \
+                 records of them.",
+                a.copied, a.injected, self.copies, self.injected
             ));
         }
         if a.lost_ingress == 0 && self.drops_asked != a.dropped {
@@ -253,11 +279,12 @@ impl LaneClerk {
                 a.dropped, self.drops_asked
             ));
         }
-        if a.egress_records + a.lost_egress < self.touched {
+        let own = a.egress_records - self.copies - self.injected;
+        if own + a.lost_egress < self.touched {
             problems.push(format!(
-                "Lane {lane}: events changed {} frames, but only {} records of them were made at \
-                 egress and {} lost.",
-                self.touched, a.egress_records, a.lost_egress
+                "Lane {lane}: events changed {} frames, but only {own} records of them were made \
+                 at egress and {} lost.",
+                self.touched, a.lost_egress
             ));
         }
         let bare: u64 = self.taps.iter().map(|tap| tap.bare).sum();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The block: unit of DMA and of the capture file. A header of 128 bytes, then records, each
+//! The block: unit of DMA and of the capture file. A header of 160 bytes, then records, each
 //! with its snapshot if it has one.
 
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -10,7 +10,7 @@ use crate::record::{Record, UNIT, WireRecord};
 use crate::units::{Flags, Nanos};
 
 /// Bytes of a block's header.
-pub const HEADER_BYTES: usize = 128;
+pub const HEADER_BYTES: usize = 160;
 /// Smallest block.
 pub const MIN_BLOCK_BYTES: u32 = 1 << 12;
 /// Largest block.
@@ -19,10 +19,10 @@ pub const MAX_BLOCK_BYTES: u32 = 1 << 22;
 pub const MAX_SNAPSHOT_BYTES: u32 = 10240;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"MWB1");
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const FLAG_FINAL: u16 = 1 << 0;
 const FLAG_FLUSHED: u16 = 1 << 1;
-const CRC_OFFSET: usize = 124;
+const CRC_OFFSET: usize = 156;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -44,7 +44,9 @@ struct WireHeader {
     lost_ingress: [U32; 2],
     lost_egress: [U32; 2],
     lost_snapshots: [U32; 2],
-    reserved: U32,
+    copied: [U32; 2],
+    injected: [U32; 2],
+    reserved: [U32; 5],
     crc: U32,
 }
 
@@ -56,11 +58,11 @@ const _: () = assert!(size_of::<WireHeader>() == HEADER_BYTES);
 pub struct Counters {
     /// Frames that came in at the port.
     pub rx_frames: [u64; 2],
-    /// Of the frames that came in at the port: those that left at the other one.
+    /// Frames that left at the end of the lane, copies and injected ones among them.
     pub tx_frames: [u64; 2],
-    /// Of those: lost because the lane was full.
+    /// Of the frames that came in: lost because the lane was full.
     pub rx_lost: [u32; 2],
-    /// Of those: dropped by an event.
+    /// Of the frames that came in: dropped by an event.
     pub dropped: [u32; 2],
     /// Ingress records of the lane that were lost.
     pub lost_ingress: [u32; 2],
@@ -68,6 +70,10 @@ pub struct Counters {
     pub lost_egress: [u32; 2],
     /// Records of the lane that were kept without their snapshot.
     pub lost_snapshots: [u32; 2],
+    /// Copies of frames that left at the end of the lane.
+    pub copied: [u32; 2],
+    /// Frames made by the card that left at the end of the lane.
+    pub injected: [u32; 2],
 }
 
 /// What a block says of itself.
@@ -127,6 +133,8 @@ impl BlockHeader {
                 lost_ingress: wire.lost_ingress.map(U32::get),
                 lost_egress: wire.lost_egress.map(U32::get),
                 lost_snapshots: wire.lost_snapshots.map(U32::get),
+                copied: wire.copied.map(U32::get),
+                injected: wire.injected.map(U32::get),
             },
         };
         header.check()?;
@@ -193,7 +201,9 @@ impl BlockHeader {
             lost_ingress: c.lost_ingress.map(U32::new),
             lost_egress: c.lost_egress.map(U32::new),
             lost_snapshots: c.lost_snapshots.map(U32::new),
-            reserved: U32::new(0),
+            copied: c.copied.map(U32::new),
+            injected: c.injected.map(U32::new),
+            reserved: [U32::new(0); 5],
             crc: U32::new(0),
         }
     }
@@ -443,10 +453,12 @@ mod tests {
             lost_ingress: [0x99, 0xaa],
             lost_egress: [0xbb, 0xcc],
             lost_snapshots: [0xdd, 0xee],
+            copied: [0xf0, 0xf1],
+            injected: [0xf2, 0xf3],
         };
         let bytes = builder.finish(true, Nanos(0x1234_5678_9abc));
         assert_eq!(bytes.len(), 8192);
-        assert_eq!(&bytes[..8], b"MWB1\x01\x00\x01\x00");
+        assert_eq!(&bytes[..8], b"MWB1\x02\x00\x01\x00");
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
         assert_eq!(
@@ -455,17 +467,18 @@ mod tests {
         );
         assert_eq!(
             [u32_at(32), u32_at(36), u32_at(40), u32_at(44)],
-            [0, 128, 8192, 32]
+            [0, 160, 8192, 32]
         );
         assert_eq!([48, 56, 64, 72].map(u64_at), [0x11, 0x22, 0x33, 0x44]);
-        let words = [80, 84, 88, 92, 96, 100, 104, 108, 112, 116, 120].map(u32_at);
+        let words: Vec<_> = (80..156).step_by(4).map(u32_at).collect();
         assert_eq!(
             words,
             [
-                0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0
+                0x55, 0x66, 0x77, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xf0, 0xf1, 0xf2, 0xf3,
+                0, 0, 0, 0, 0
             ]
         );
-        assert_eq!(u32_at(124), bitwise_crc32c(&[&bytes[..124]]));
+        assert_eq!(u32_at(156), bitwise_crc32c(&[&bytes[..156]]));
     }
 
     /// From the definition: reflected polynomial of Castagnoli, a bit at a time.
@@ -487,9 +500,9 @@ mod tests {
     #[test]
     fn checksum_takes_the_units_first() {
         let bytes = sample();
-        let used = 128 + 3 * 32 + 64 + 64;
-        let found = u32::from_le_bytes(bytes[124..128].try_into().unwrap());
-        assert_eq!(found, bitwise_crc32c(&[&bytes[128..used], &bytes[..124]]));
+        let used = 160 + 3 * 32 + 64 + 64;
+        let found = u32::from_le_bytes(bytes[156..160].try_into().unwrap());
+        assert_eq!(found, bitwise_crc32c(&[&bytes[160..used], &bytes[..156]]));
     }
 
     #[test]
@@ -528,7 +541,7 @@ mod tests {
         bytes[32] = 2;
         let used = Block::parse(&sample()).unwrap().header.used_bytes as usize;
         let crc = checksum(&bytes[..used]);
-        bytes[124..128].copy_from_slice(&crc.to_le_bytes());
+        bytes[156..160].copy_from_slice(&crc.to_le_bytes());
         assert!(matches!(
             Block::parse(&bytes),
             Err(Error::Units { records: 2, .. })

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use midwire_trace::block::Counters;
 use midwire_trace::{
-    Accounting, Actions, BlockBuilder, Capture, Error, Flags, Lane, Nanos, Record, Tap,
+    Accounting, Actions, BlockBuilder, Capture, Error, Flags, Kind, Lane, Nanos, Record, Tap,
 };
 
 const BLOCK: usize = 4096;
@@ -57,6 +57,12 @@ fn write(
             } else {
                 counters.tx_frames[lane] += 1;
             }
+        } else if record.kind == Kind::Injected {
+            counters.injected[lane] += 1;
+            counters.tx_frames[lane] += 1;
+        } else if record.actions.contains(Actions::DUPLICATE) {
+            counters.copied[lane] += 1;
+            counters.tx_frames[lane] += 1;
         }
     }
     settle(builder.counters());
@@ -64,7 +70,7 @@ fn write(
     bytes
 }
 
-/// Both lanes, packet 7 of A to B dropped, packet 9 delayed.
+/// Both lanes, packet 7 of A to B dropped, packet 9 delayed; packet 11 sent twice, and answered.
 fn story() -> Vec<Record> {
     let mut records = Vec::new();
     for id in 0..200u32 {
@@ -74,6 +80,7 @@ fn story() -> Vec<Record> {
         match id {
             7 => there.actions = Actions::DROP,
             9 => there.actions = Actions::DELAY,
+            11 => there.actions = Actions::DUPLICATE,
             _ => {}
         }
         records.extend([there, back]);
@@ -83,6 +90,21 @@ fn story() -> Vec<Record> {
                 time: Nanos(at + 5_000),
                 ..there
             });
+        }
+        if id == 11 {
+            let left = |lane, kind, actions, after| Record {
+                tap: Tap::Egress,
+                lane,
+                kind,
+                actions,
+                time: Nanos(at + after),
+                ..there
+            };
+            records.extend([
+                left(Lane::AtoB, there.kind, Actions(0), 100),
+                left(Lane::AtoB, there.kind, Actions::DUPLICATE, 200),
+                left(Lane::BtoA, Kind::Injected, Actions(0), 300),
+            ]);
         }
     }
     records
@@ -99,13 +121,17 @@ fn a_true_capture_is_complete() {
     let whole = account(&write(story(), SNAPSHOT, |_| {}));
     assert_eq!(whole.problems, [""; 0]);
     assert!(whole.accounted_for && whole.complete);
-    assert_eq!(whole.records, 401);
+    assert_eq!(whole.records, 404);
     let a = whole.ports[0];
     assert_eq!(
         (a.frames_received, a.ingress_records, a.tx_frames),
-        (200, 200, 199)
+        (200, 200, 200)
     );
-    assert_eq!((a.dropped, a.egress_records), (1, 1));
+    assert_eq!((a.dropped, a.egress_records, a.copied), (1, 3, 1));
+    assert_eq!(
+        (whole.ports[1].tx_frames, whole.ports[1].injected),
+        (201, 1)
+    );
     assert_eq!(whole.first, Some(Nanos(START)));
     assert_eq!(whole.last, Some(Nanos(START + 199 * STEP + 7)));
 }
@@ -157,7 +183,19 @@ fn every_untruth_is_told() {
     );
     let told = problem(story(), |c| c.tx_frames[1] -= 1);
     assert!(
-        told.starts_with("Port B: 200 frames came in, but 199 left, 0 were dropped"),
+        told.starts_with(
+            "Port B: 200 frames came in, 0 copies and 1 injected ones were added, but 200 left"
+        ),
+        "{told}"
+    );
+    let told = problem(story(), |c| (c.copied[0], c.tx_frames[0]) = (2, 201));
+    assert!(
+        told.contains("2 copies and 0 injected frames left, but there are 1 and 0 records"),
+        "{told}"
+    );
+    let told = problem(story(), |c| (c.injected[1], c.tx_frames[1]) = (0, 200));
+    assert!(
+        told.contains("0 copies and 0 injected frames left, but there are 0 and 1 records"),
         "{told}"
     );
 
@@ -183,20 +221,20 @@ fn every_untruth_is_told() {
 
     let no_egress = story()
         .into_iter()
-        .filter(|r| r.tap == Tap::Ingress)
+        .filter(|r| r.tap == Tap::Ingress || r.packet_id != 9u32.wrapping_sub(100))
         .collect();
-    assert!(problem(no_egress, |_| {}).contains("events changed 1 frames"));
+    assert!(problem(no_egress, |_| {}).contains("events changed 2 frames, but only 1 records"));
 
     let mut not_asked = story();
     not_asked[14].actions = Actions(0);
-    let told = problem(not_asked, |c| (c.dropped[0], c.tx_frames[0]) = (1, 199));
+    let told = problem(not_asked, |c| (c.dropped[0], c.tx_frames[0]) = (1, 200));
     assert!(
         told.contains("1 frames were dropped, but 0 records ask for it"),
         "{told}"
     );
 
     let bare = account(&write(story(), None, |_| {}));
-    assert!(bare.problems[0].contains("201 records have no snapshot, but 0 are counted"));
+    assert!(bare.problems[0].contains("203 records have no snapshot, but 0 are counted"));
 }
 
 /// Cuts here and there; the fuzz test cuts anywhere.

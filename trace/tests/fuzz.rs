@@ -9,13 +9,13 @@ use proptest::prelude::*;
 /// The polynomial of CRC-32C, a bit at a time: gives damaged blocks a right checksum.
 fn seal(block: &mut [u8], used: usize) {
     let mut crc = !0u32;
-    for byte in block[128..used].iter().chain(&block[..124]) {
+    for byte in block[160..used].iter().chain(&block[..156]) {
         crc ^= u32::from(*byte);
         for _ in 0..8 {
             crc = crc >> 1 ^ (0x82f6_3b78 * (crc & 1));
         }
     }
-    block[124..128].copy_from_slice(&(!crc).to_le_bytes());
+    block[156..160].copy_from_slice(&(!crc).to_le_bytes());
 }
 
 fn blocks(snapshot: u32, lengths: &[usize]) -> Vec<u8> {
@@ -56,7 +56,7 @@ proptest! {
             bytes[at] = value;
         }
         let used = u32::from_le_bytes([bytes[36], bytes[37], bytes[38], bytes[39]]) as usize;
-        seal(&mut bytes, used.clamp(128, 4096));
+        seal(&mut bytes, used.clamp(160, 4096));
         if let Ok(block) = Block::parse(&bytes) {
             prop_assert_eq!(block.records().count(), block.header.records as usize);
         }

@@ -159,8 +159,8 @@ impl State {
         // What lies behind the used bytes is rubbish until the driver clears it.
         let used = u32::from_le_bytes(bytes[36..40].try_into().expect("word")) as usize;
         bytes[used..].fill(0xee);
-        self.dma_write(iova + 128, &bytes[128..]);
-        self.dma_write(iova, &bytes[..128]);
+        self.dma_write(iova + 160, &bytes[160..]);
+        self.dma_write(iova, &bytes[..160]);
         self.produced = self.produced.wrapping_add(1);
         if self.reg(regs::IRQ_ENABLE) & 1 == 1 && !self.faults.no_interrupts {
             self.vectors[0].write(1).expect("interrupt");
@@ -219,9 +219,9 @@ impl State {
             regs::NOW => 0x89ab_cdef,
             _ if register == regs::NOW + 4 => 7,
             // Counters hold their own offset, and only after a latch.
-            0x200..0x400 if !self.latched => 0xdead_beef,
-            0x200..0x400 if register.is_multiple_of(8) => register,
-            0x200..0x400 => 0,
+            0x200..0x500 if !self.latched => 0xdead_beef,
+            0x200..0x500 if register.is_multiple_of(8) => register,
+            0x200..0x500 => 0,
             _ => self.reg(register),
         }
     }
