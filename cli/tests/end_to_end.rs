@@ -5,6 +5,7 @@
 //! Runs with hosts need root, or a kernel that allows user namespaces. Where neither is there
 //! they print `skipped:` with the program's own sentence of what is missing.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use midwire_trace::build::{Path as Route, TcpSegment, tcp};
 use midwire_trace::export::pcapng::{About, Direction, Frame, Writer};
-use midwire_trace::{Accounting, Capture, Nanos};
+use midwire_trace::{Accounting, Actions, Capture, Lane, Nanos, Tap};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -167,6 +168,50 @@ expect:
         .and_then(|f| f.set_len(length - 1))
         .expect("cut");
     assert_eq!(code(&midwire(&["analyze", &directory])), 3);
+}
+
+/// What was done to which identities: an event's slot names connection, kind and position.
+fn injected(capture: &Path) -> BTreeSet<(Lane, u32, u8, Actions)> {
+    let capture = Capture::open(capture).expect("a capture");
+    let mut entries = capture.entries();
+    let mut all = BTreeSet::new();
+    while let Some(entry) = entries.next_entry() {
+        let r = entry.record;
+        if let (Tap::Ingress, Some(slot)) = (r.tap, r.slot) {
+            all.insert((r.lane, slot, r.iteration, r.actions));
+        }
+    }
+    all
+}
+
+#[test]
+fn ten_runs_on_real_tcp_hit_the_same_identities() {
+    let plan = Plan::hosts(
+        "traffic:
+  - tcp: {from: a, to: b, bytes: 150kB, connections: 2}
+events:
+  - {connection: 0, direction: a-to-b, packet: 5, iterations: 1-2, action: drop}
+  - {connection: 0, direction: a-to-b, byte: 70000, action: drop}
+  - {connection: 1, direction: a-to-b, packet: 20, action: {corrupt: {at: payload, offset: 3, mask: 1}}}
+  - {connection: 1, direction: b-to-a, kind: ack, packet: 3, action: {delay: 1ms}}
+  - {connection: 1, direction: a-to-b, kind: fin, packet: 1, action: drop}
+",
+    );
+    let mut first = None;
+    for n in 1..=10 {
+        let name = format!("run-{n}");
+        let Some(output) = plan.run(&name) else {
+            return;
+        };
+        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+        let hit = injected(&plan.path(&name).join("capture.mwc"));
+        // The first event fires twice.
+        assert!(
+            hit.iter().filter(|hit| !hit.3.is_empty()).count() == 6,
+            "{hit:?}"
+        );
+        assert_eq!(first.get_or_insert_with(|| hit.clone()), &hit, "run {n}");
+    }
 }
 
 #[test]

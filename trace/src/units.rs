@@ -379,7 +379,9 @@ macro_rules! bits {
 }
 
 /// What an event asked for (ingress record) or what was done (egress record).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Actions(pub u8);
 bits!(
