@@ -3,10 +3,10 @@
 
 use crate::model::{Arrival, Expected, Model, arrivals};
 use crate::rig::{Delivered, Outcome, Rig, Sent};
-use midwire_driver::Program;
-use midwire_trace::{Flags, Lane, Nanos, Record, Tap};
+use midwire_driver::{Program, ReorderScope};
+use midwire_trace::{Actions, Flags, Lane, Nanos, Record, Tap};
 use midwire_virtual_card::{Picoseconds, Width, after_start};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// Frames of at most so many bytes leave when they have come in as a whole; of longer ones the
 /// card waits for so much that the MAC never starves (docs/card.md: elastic prefill). An upper
@@ -59,17 +59,12 @@ pub fn check(
     }
     for lane in [Lane::AtoB, Lane::BtoA] {
         let delivered = &outcome.delivered[lane.index()];
-        check_lane(
-            width,
-            lane,
-            frames,
-            &arrivals,
-            &all,
-            delivered,
-            &mut records,
-        );
+        let timeout = program.reorder_timeout.unwrap_or(Program::REORDER_TIMEOUT);
+        let way = Way::new(width, lane, frames, &arrivals, &all, timeout);
+        check_lane(way, delivered, &mut records);
     }
     records.finish();
+    check_counters(frames, &all, outcome);
     for (position, slot) in outcome.loaded.slots.iter().enumerate() {
         let state = rig.card.slot_state(*slot).expect("a state");
         let counts = (state.seen, state.fired);
@@ -83,78 +78,122 @@ pub fn check(
     all
 }
 
+/// What the card counted of frames that left at another time than they came.
+fn check_counters(frames: &[Sent], all: &[(usize, Expected)], outcome: &Outcome) {
+    for lane in [Lane::AtoB, Lane::BtoA] {
+        let count = |of: &dyn Fn(&Expected) -> u64| {
+            let of_lane = all.iter().filter(|(n, _)| frames[*n].lane == lane);
+            let left = of_lane.filter(|(_, expected)| expected.leaves.is_some());
+            left.map(|(_, expected)| of(expected)).sum::<u64>()
+        };
+        let delayed = count(&|e| e.delay.is_some().into());
+        let reordered = count(&|e| e.reorder.is_some().into());
+        let copied = count(&|e| e.duplicate.map_or(0, |d| d.copies.into()));
+        let counters = &outcome.counters.lanes[lane.index()];
+        assert_eq!(
+            (counters.delayed, counters.reordered, counters.copied),
+            (delayed, reordered, copied),
+            "{lane}: delayed, reordered, copied"
+        );
+        assert_eq!(outcome.accounting.ports[lane.index()].copied, copied);
+        assert_eq!(counters.delay_full, 0, "{lane}");
+    }
+}
+
 /// What left a lane: the right frames, those that are not held back in their order, each at
-/// its time.
-fn check_lane(
-    width: Width,
-    lane: Lane,
-    frames: &[Sent],
-    arrivals: &[Arrival],
-    all: &[(usize, Expected)],
-    delivered: &[Delivered],
-    records: &mut Records,
-) {
+/// its time, and its copies.
+fn check_lane(mut way: Way<'_>, delivered: &[Delivered], records: &mut Records) {
+    let (lane, all) = (way.lane, way.all);
     let mut due: HashMap<&[u8], Vec<usize>> = HashMap::new();
     for (at, (n, expected)) in all.iter().enumerate() {
-        if frames[*n].lane == lane
+        if way.frames[*n].lane == lane
             && let Some(leaves) = &expected.leaves
         {
             due.entry(leaves).or_default().push(at);
         }
     }
-    for left in due.values_mut() {
-        left.reverse(); // those that came first are taken from the end
-    }
-    let clock = width.clock_ps();
-    let mut way = Way::new(width, lane, frames, arrivals, all);
+    due.values_mut().for_each(|left| left.reverse()); // those that came first are taken from the end
+    let mut copied: HashMap<&[u8], usize> = HashMap::new();
     for (index, frame) in delivered.iter().enumerate() {
-        let Some(at) = due.get_mut(&frame.data[..]).and_then(Vec::pop) else {
+        let bytes = &frame.data[..];
+        let own = due.get_mut(bytes).and_then(Vec::pop);
+        let Some(at) = own.or_else(|| copied.get(bytes).copied()) else {
             let head = &frame.data[..frame.data.len().min(160)];
             panic!("{lane}: frame {index} that left is none that should: {head:02x?}");
         };
         let (n, expected) = &all[at];
         assert_eq!(frame.bad, expected.bad, "FCS of frame {n}");
-        way.leaves(at, frame);
-        if let Some(egress) = &expected.egress {
-            let (record, snapshot) = records.egress(lane, egress.packet_id);
-            let context = || format!("egress of frame {n}");
-            assert_eq!(
-                record,
-                Record {
-                    time: record.time,
-                    ..*egress
-                },
-                "{}",
-                context()
-            );
-            assert!(snapshot == frame.data, "snapshot at {}", context());
-            let left = after_start(0) + frame.at;
-            let noted = Nanos((left.saturating_sub(4 * clock)) / 1000)..=Nanos(left / 1000);
-            assert!(
-                noted.contains(&record.time),
-                "{}: {:?} not in {noted:?}",
-                context(),
-                record.time
-            );
+        let passed = match own {
+            Some(_) => way.leaves(at, frame),
+            None => {
+                way.leaves_again(at, frame);
+                0
+            }
+        };
+        copied.insert(bytes, at);
+        let Some(mut egress) = expected.egress else {
+            continue;
+        };
+        if own.is_none() {
+            let moved = Actions::DELAY | Actions::REORDER;
+            egress.actions = Actions(egress.actions.0 & !moved.0) | Actions::DUPLICATE;
+        } else if expected.reorder.is_some() {
+            egress.f2 = passed.min(u16::MAX.into()) as u16;
         }
+        let (record, snapshot) = records.egress(lane, egress.packet_id);
+        let context = || format!("egress of frame {n}");
+        egress.time = record.time;
+        assert_eq!(record, egress, "{}", context());
+        assert!(snapshot == frame.data, "snapshot at {}", context());
+        let left = after_start(0) + frame.at;
+        let clock = way.width.clock_ps();
+        let noted = Nanos((left.saturating_sub(4 * clock)) / 1000)..=Nanos(left / 1000);
+        assert!(
+            noted.contains(&record.time),
+            "{}: {:?} not in {noted:?}",
+            context(),
+            record.time
+        );
     }
     let missing: Vec<_> = due.values().flatten().map(|&at| all[at].0).collect();
     assert!(missing.is_empty(), "{lane}: frames {missing:?} never left");
+    way.finish();
 }
 
 /// When frames of a lane have to leave. They go one after the other, also those that are
-/// stored to be held back, or dropped; one that was held back goes between two others.
+/// stored to be held back, or dropped; one that was stored goes between two others.
 struct Way<'a> {
     width: Width,
+    lane: Lane,
     frames: &'a [Sent],
     arrivals: &'a [Arrival],
     all: &'a [(usize, Expected)],
+    timeout: Picoseconds,
     /// Those of the lane that were not yet looked at, in their order.
     left: std::iter::Peekable<std::vec::IntoIter<usize>>,
     /// When the next frame can be issued.
     free: Picoseconds,
     /// When frames that are held back were.
     issued: HashMap<usize, Picoseconds>,
+    /// Frames that wait for others, in their order.
+    waiting: Vec<Waiting>,
+    /// Frames that leave again.
+    again: HashMap<usize, Again>,
+}
+
+/// A frame that waits until others have left before it.
+struct Waiting {
+    at: usize,
+    passed: u32,
+    /// When there were enough.
+    full: Option<Picoseconds>,
+}
+
+/// A frame that has left and will again.
+struct Again {
+    /// When it was sent last: not before, and not after.
+    sent: [Picoseconds; 2],
+    left: u8,
 }
 
 impl<'a> Way<'a> {
@@ -164,19 +203,29 @@ impl<'a> Way<'a> {
         frames: &'a [Sent],
         arrivals: &'a [Arrival],
         all: &'a [(usize, Expected)],
+        timeout: Nanos,
     ) -> Self {
         let left: Vec<_> = (0..all.len())
             .filter(|&at| frames[all[at].0].lane == lane)
             .collect();
-        let left = left.into_iter().peekable();
+        let waits = |&&at: &&usize| all[at].1.leaves.is_some() && all[at].1.reorder.is_some();
+        let waiting = left.iter().filter(waits).map(|&at| Waiting {
+            at,
+            passed: 0,
+            full: None,
+        });
         Self {
             width,
+            lane,
             frames,
             arrivals,
             all,
-            left,
+            timeout: timeout.0 * 1000,
+            waiting: waiting.collect(),
+            left: left.into_iter().peekable(),
             free: 0,
             issued: HashMap::new(),
+            again: HashMap::new(),
         }
     }
 
@@ -201,7 +250,8 @@ impl<'a> Way<'a> {
         while let Some(&at) = self.left.peek()
             && !end(self, at)
         {
-            let stays = self.all[at].1.leaves.is_none() || self.all[at].1.delay.is_some();
+            let expected = &self.all[at].1;
+            let stays = expected.leaves.is_none() || expected.held();
             assert!(stays, "frame {} was overtaken", self.all[at].0);
             let issued = self.free.max(self.ready(at));
             self.issued.insert(at, issued);
@@ -212,62 +262,158 @@ impl<'a> Way<'a> {
         passed
     }
 
-    /// Frame `at` has left.
-    fn leaves(&mut self, at: usize, frame: &Delivered) {
-        let n = self.all[at].0;
-        let first = self.arrivals[n].begins + 8 * self.width.byte_ps();
-        let mut passed = Vec::new();
-        let (earliest, ready) = match self.all[at].1.delay {
-            None => {
-                self.pass(|_, other| other == at);
-                self.left.next();
-                (first, self.ready(at))
-            }
-            Some(delay) => {
-                let waiting = |way: &Self, other: usize| {
-                    let expected = &way.all[other].1;
-                    let straight = expected.leaves.is_some() && expected.delay.is_none();
-                    straight || way.ready(other) > frame.at
-                };
-                passed = self.pass(waiting);
-                // It is stored as a whole first, even when the delay is shorter.
-                let delay = delay.0 * 1000;
-                let issued = self.issued.get(&at).copied().expect("it was passed");
-                (first + delay, issued + delay.max(self.storing(at)))
-            }
+    /// Goes past frames that were there when a stored one left, and did not leave before it.
+    fn pass_before(&mut self, frame: &Delivered) -> Vec<usize> {
+        self.pass(|way, other| {
+            let expected = &way.all[other].1;
+            let straight = expected.leaves.is_some() && !expected.held();
+            straight || way.ready(other) > frame.at
+        })
+    }
+
+    /// They may have had to wait for frame `at`.
+    fn put_behind(&mut self, behind: Vec<usize>, at: usize) {
+        for other in behind.into_iter().filter(|other| *other != at) {
+            self.issued.insert(other, self.free);
+            self.free += self.storing(other);
+        }
+    }
+
+    /// Frame `at` has left for the first time; how many it was to wait for had left before.
+    fn leaves(&mut self, at: usize, frame: &Delivered) -> u32 {
+        let (n, expected) = &self.all[at];
+        let first = self.arrivals[*n].begins + 8 * self.width.byte_ps();
+        let mut behind = Vec::new();
+        let mut waited = 0;
+        let (earliest, ready) = if expected.held() {
+            behind = self.pass_before(frame);
+            let issued = self.issued.get(&at).copied().expect("it was passed");
+            let delay = expected.delay.map_or(0, |delay| delay.0 * 1000);
+            let (turn, passed) = self.turn(at, issued);
+            waited = passed;
+            // It is stored as a whole first, even when the delay is shorter.
+            let ready = turn.max(issued + delay.max(self.storing(at)));
+            let earliest = match self.all[at].1.reorder {
+                Some(reorder) if passed < reorder.packets.into() => first + self.timeout,
+                _ => 0,
+            };
+            (earliest.max(first + delay), ready)
+        } else {
+            self.pass(|_, other| other == at);
+            self.left.next();
+            self.went_by(at, frame.at);
+            (first, self.ready(at))
         };
+        if let Some(duplicate) = expected.duplicate {
+            let again = Again {
+                sent: self.sent(frame),
+                left: duplicate.copies,
+            };
+            self.again.insert(at, again);
+        }
+        self.leaves_within(at, frame, earliest, ready);
+        self.put_behind(behind, at);
+        waited
+    }
+
+    /// Frame `at` has left once more.
+    fn leaves_again(&mut self, at: usize, frame: &Delivered) {
+        let (n, expected) = &self.all[at];
+        let gap = expected.duplicate.map_or(0, |d| d.gap.0 * 1000);
+        let storing = self.storing(at);
+        let sent = self.sent(frame);
+        let again = self.again.get_mut(&at).expect("a frame with copies");
+        assert!(again.left > 0, "frame {n} left too often");
+        let [earliest, latest] = std::mem::replace(&mut again.sent, sent);
+        again.left -= 1;
+        let behind = self.pass_before(frame);
+        self.leaves_within(at, frame, earliest + gap, latest + gap.max(storing));
+        self.put_behind(behind, at);
+    }
+
+    /// When a frame was sent that left now. On a busy line it may have waited a little since.
+    fn sent(&self, frame: &Delivered) -> [Picoseconds; 2] {
+        let clock = self.width.clock_ps();
+        let waited = match frame.at > self.free + clock {
+            true => clock,
+            false => LATENCY * clock,
+        };
+        [frame.at.saturating_sub(waited), frame.at]
+    }
+
+    fn leaves_within(
+        &mut self,
+        at: usize,
+        frame: &Delivered,
+        earliest: Picoseconds,
+        ready: Picoseconds,
+    ) {
+        let (n, expected) = &self.all[at];
         assert!(
             frame.at >= earliest,
-            "frame {n} left too early: {} ps",
-            frame.at
+            "frame {n} left {} ps too early",
+            earliest - frame.at
         );
         let latest = ready.max(self.free) + LATENCY * self.width.clock_ps();
         assert!(
             frame.at <= latest,
             "frame {n} of {} bytes, {:?}, left {} ps late",
             self.bytes(at),
-            self.all[at].1.delay,
+            (expected.delay, expected.reorder, expected.duplicate),
             frame.at - latest
         );
         self.free = frame.at + (8 + frame.data.len() as u64 + 4 + 12) * self.width.byte_ps();
-        // They may have had to wait for it.
-        for at in passed.into_iter().filter(|passed| *passed != at) {
-            self.issued.insert(at, self.free);
-            self.free += self.storing(at);
+    }
+
+    /// Frame `at`, which was not held back, counts for those that wait and came before it.
+    fn went_by(&mut self, at: usize, when: Picoseconds) {
+        let connection = self.all[at].1.ingress.connection;
+        for waiting in self.waiting.iter_mut().take_while(|w| w.at < at) {
+            let expected = &self.all[waiting.at].1;
+            let reorder = expected.reorder.expect("it waits");
+            if reorder.of == ReorderScope::Lane || expected.ingress.connection == connection {
+                waiting.passed += 1;
+                if waiting.passed == u32::from(reorder.packets) {
+                    waiting.full = Some(when);
+                }
+            }
         }
+    }
+
+    /// Since when frame `at` has not had to wait for others any more, and how many left before it.
+    fn turn(&mut self, at: usize, issued: Picoseconds) -> (Picoseconds, u32) {
+        let Some(place) = self.waiting.iter().position(|w| w.at == at) else {
+            return (0, 0);
+        };
+        let Waiting { passed, full, .. } = self.waiting.remove(place);
+        let asked = self.all[at].1.reorder.map_or(0, |r| r.packets.into());
+        let timeout = issued + self.timeout;
+        if self.all[at].1.delay.is_none() && full.is_some_and(|full| full < timeout) {
+            assert_eq!(passed, asked, "places that frame {} moved", self.all[at].0);
+        }
+        (full.unwrap_or(timeout).min(timeout), passed)
+    }
+
+    fn finish(&self) {
+        let missing = self.again.values().any(|again| again.left > 0);
+        assert!(!missing, "{}: copies never left", self.lane);
     }
 }
 
+/// A record and its snapshot.
+type Noted = (Record, Vec<u8>);
+
 /// Records of a capture by tap.
 struct Records {
-    ingress: [std::vec::IntoIter<(Record, Vec<u8>)>; 2],
-    egress: HashMap<(usize, u32), (Record, Vec<u8>)>,
+    ingress: [std::vec::IntoIter<Noted>; 2],
+    /// Of each packet in their order.
+    egress: HashMap<(usize, u32), VecDeque<Noted>>,
 }
 
 impl Records {
     fn new(outcome: &Outcome) -> Self {
         let mut ingress = [Vec::new(), Vec::new()];
-        let mut egress = HashMap::new();
+        let mut egress: HashMap<_, VecDeque<_>> = HashMap::new();
         for (record, snapshot) in &outcome.records {
             assert!(
                 !record.flags.contains(Flags::UNMATCHED),
@@ -277,8 +423,8 @@ impl Records {
             match record.tap {
                 Tap::Ingress => ingress[record.lane.index()].push(entry),
                 Tap::Egress => {
-                    let again = egress.insert((record.lane.index(), record.packet_id), entry);
-                    assert!(again.is_none(), "two egress records of a packet: {again:?}");
+                    let key = (record.lane.index(), record.packet_id);
+                    egress.entry(key).or_default().push_back(entry);
                 }
             }
         }
@@ -288,15 +434,16 @@ impl Records {
         }
     }
 
-    fn next(&mut self, lane: Lane) -> (Record, Vec<u8>) {
+    fn next(&mut self, lane: Lane) -> Noted {
         self.ingress[lane.index()]
             .next()
             .expect("a record of each frame")
     }
 
-    fn egress(&mut self, lane: Lane, packet_id: u32) -> (Record, Vec<u8>) {
+    fn egress(&mut self, lane: Lane, packet_id: u32) -> Noted {
         self.egress
-            .remove(&(lane.index(), packet_id))
+            .get_mut(&(lane.index(), packet_id))
+            .and_then(VecDeque::pop_front)
             .expect("an egress record")
     }
 
@@ -306,9 +453,9 @@ impl Records {
             "more records than frames"
         );
         assert!(
-            self.egress.is_empty(),
-            "egress records of untouched frames: {:?}",
-            self.egress.keys()
+            self.egress.values().all(VecDeque::is_empty),
+            "egress records of frames that did not leave: {:?}",
+            self.egress.values().flatten().next()
         );
     }
 }

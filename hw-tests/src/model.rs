@@ -7,8 +7,8 @@
 
 use crate::rig::Sent;
 use midwire_driver::{
-    Action, Base, Corrupt, IpVersion, Kind, Lane, Loaded, Nanos, Position, Prefix, Program,
-    Selector, Transport,
+    Action, Base, Corrupt, Duplicate, IpVersion, Kind, Lane, Loaded, Nanos, Position, Prefix,
+    Program, Reorder, Selector, Transport,
 };
 use midwire_trace::identity::{Identifier, Place};
 use midwire_trace::packet::tcp_flags::FIN;
@@ -40,6 +40,17 @@ pub struct Expected {
     pub bad: bool,
     /// How long it is held back.
     pub delay: Option<Nanos>,
+    /// It is held back until others have gone by.
+    pub reorder: Option<Reorder>,
+    /// It is sent again.
+    pub duplicate: Option<Duplicate>,
+}
+
+impl Expected {
+    /// It does not leave at once.
+    pub fn held(&self) -> bool {
+        self.leaves.is_some() && (self.delay.is_some() || self.reorder.is_some())
+    }
 }
 
 /// When frames are on the line, and what time the card has then.
@@ -177,6 +188,8 @@ impl Model {
             leaves: None,
             bad: frame.bad || truncated,
             delay: None,
+            reorder: None,
+            duplicate: None,
         };
         if action.drop {
             return expected;
@@ -185,6 +198,8 @@ impl Model {
         let done = carry_out(&action, &packet, &mut leaves);
         leaves.resize(leaves.len().max(MIN_FRAME), 0);
         expected.delay = action.delay;
+        expected.reorder = action.reorder;
+        expected.duplicate = action.duplicate;
         expected.egress = fired.then_some(Record {
             tap: Tap::Egress,
             length: leaves.len() as u16,
@@ -303,6 +318,8 @@ impl Model {
                 joined.ecn = joined.ecn.or(clause.action.ecn);
                 joined.delay = joined.delay.max(clause.action.delay);
                 joined.corrupt = joined.corrupt.or(clause.action.corrupt);
+                joined.reorder = joined.reorder.or(clause.action.reorder);
+                joined.duplicate = joined.duplicate.or(clause.action.duplicate);
             }
         }
         if let Some((slot, iteration)) = shown {
@@ -317,6 +334,8 @@ impl Model {
             (joined.ecn.is_some(), Actions::ECN),
             (joined.corrupt.is_some(), Actions::CORRUPT),
             (joined.delay.is_some(), Actions::DELAY),
+            (joined.reorder.is_some(), Actions::REORDER),
+            (joined.duplicate.is_some(), Actions::DUPLICATE),
         ] {
             if asked {
                 record.actions = record.actions | bit;
@@ -405,6 +424,9 @@ fn carry_out(action: &Action, packet: &Packet<'_>, frame: &mut [u8]) -> Actions 
     }
     if action.delay.is_some() {
         done = done | Actions::DELAY;
+    }
+    if action.reorder.is_some() {
+        done = done | Actions::REORDER;
     }
     done
 }

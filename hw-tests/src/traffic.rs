@@ -3,8 +3,8 @@
 
 use crate::rig::Sent;
 use midwire_driver::{
-    Action, Base, Clause, Corrupt, Ecn, IpVersion, Kind, Lane, Nanos, Position, PositionEvents,
-    Program, Selector, Transport,
+    Action, Base, Clause, Corrupt, Duplicate, Ecn, IpVersion, Kind, Lane, Nanos, Position,
+    PositionEvents, Program, Reorder, ReorderScope, Selector, Transport,
 };
 use midwire_trace::Packet;
 use midwire_trace::build::{Path, TcpSegment, aeth, reth, roce, tcp, udp};
@@ -491,6 +491,7 @@ pub fn program(seed: u64, events: usize) -> Program {
     Program {
         selectors,
         positions,
+        reorder_timeout: Some(Nanos::from_micros(200)),
         ..Program::default()
     }
 }
@@ -541,7 +542,7 @@ fn action(random: &mut Random) -> Action {
         mask: 1 << random.below(8),
     };
     let delay = Nanos(random.one_of(&[1, 100, 1000, 20_000, 300_000]));
-    match random.below(8) {
+    let mut action = match random.below(8) {
         0 | 1 => Action {
             drop: true,
             ..Action::default()
@@ -565,5 +566,24 @@ fn action(random: &mut Random) -> Action {
             delay: Some(delay),
             ..Action::default()
         },
+    };
+    // When and how often it leaves, by itself and with all of these.
+    if random.one_in(4) {
+        if random.one_in(2) {
+            action = Action::default();
+        }
+        if random.one_in(2) {
+            action.reorder = Some(Reorder {
+                packets: random.one_of(&[1, 2, 3, 10]),
+                of: random.one_of(&[ReorderScope::Connection, ReorderScope::Lane]),
+            });
+        }
+        if action.reorder.is_none() || random.one_in(3) {
+            action.duplicate = Some(Duplicate {
+                copies: random.one_of(&[1, 1, 2, 5]),
+                gap: Nanos(random.one_of(&[0, 10, 1000, 10_000])),
+            });
+        }
     }
+    action
 }

@@ -7,11 +7,13 @@ use midwire_trace::{Actions, Flags, Proto};
 use midwire_virtual_card::Width;
 use std::collections::BTreeMap;
 
-const ACTIONS: [(Actions, &str); 4] = [
+const ACTIONS: [(Actions, &str); 6] = [
     (Actions::DROP, "drop"),
     (Actions::ECN, "ecn"),
     (Actions::CORRUPT, "corrupt"),
     (Actions::DELAY, "delay"),
+    (Actions::REORDER, "reorder"),
+    (Actions::DUPLICATE, "duplicate"),
 ];
 
 /// What events did, by action, transport and IP version.

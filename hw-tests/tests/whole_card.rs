@@ -3,15 +3,15 @@
 //! run twice, every size of frame, many events, a reset in mid-traffic.
 
 use midwire_driver::{
-    Action, CaptureConfig, Clause, DeclaredConnection, Kind, Lane, Nanos, Position, PositionEvents,
-    Program, Selector, Transport,
+    Action, CaptureConfig, Clause, DeclaredConnection, Duplicate, Kind, Lane, Nanos, Position,
+    PositionEvents, Program, Reorder, ReorderScope, Selector, Transport,
 };
 use midwire_hw_tests::traffic::{Traffic, program};
 use midwire_hw_tests::{InProcess, Outcome, Rig, Sent, Settings, check};
 use midwire_trace::build::{Path, TcpSegment, aeth, reth, roce, tcp};
 use midwire_trace::packet::tcp_flags::{ACK, FIN, SYN};
 use midwire_trace::packet::{Aeth, Bth, Reth, opcode};
-use midwire_trace::{Accounting, Tap};
+use midwire_trace::{Accounting, Packet, Tap};
 use midwire_virtual_card::Width;
 use std::time::Duration;
 
@@ -553,5 +553,98 @@ fn a_reset_in_mid_traffic_leaves_a_sound_card() {
     let mut entries = file.entries_of(Lane::AtoB, Tap::Ingress);
     while let Some(entry) = entries.next_entry() {
         assert_eq!(entry.record.connection, Some(0));
+    }
+}
+
+/// Segments of one connection as fast as the line carries them, and what happens to some.
+fn at_line_rate(
+    width: Width,
+    frames: usize,
+    len: usize,
+    clauses: impl IntoIterator<Item = (u32, Action)>,
+) -> Outcome {
+    let events = clauses.into_iter().map(|(n, action)| PositionEvents {
+        lane: Lane::AtoB,
+        connection: 0,
+        at: Position::Nth {
+            kind: Kind::Data,
+            n,
+        },
+        clauses: vec![Clause {
+            first: 1,
+            last: None,
+            action,
+        }],
+    });
+    let program = Program {
+        reorder_timeout: Some(Nanos::from_micros(20)),
+        ..follow(Transport::Tcp, events.collect())
+    };
+    let syn = Sent::new(Lane::AtoB, 0, syn());
+    let segments = (0..frames as u32)
+        .map(|n| Sent::new(Lane::AtoB, 0, segment(n * len as u32, len, ACK, n as u8)));
+    let sent: Vec<_> = [syn].into_iter().chain(segments).collect();
+    let rig = Rig::new(&Settings::new(width));
+    let outcome = rig.run(&program, &sent);
+    check(&rig, width, &program, &sent, &outcome);
+    outcome
+}
+
+/// Packets of 60 bytes back to back, of which every tenth is moved back: each by exactly as
+/// many as was asked, but for the last, which nobody overtakes.
+#[test]
+fn a_packet_moves_by_exactly_as_many_places_as_was_asked() {
+    for width in WIDTHS {
+        let asked = |n: u32| [1, 2, 3, 7][n as usize / 10 % 4];
+        let reorder = |n| Action {
+            reorder: Some(Reorder {
+                packets: asked(n),
+                of: [ReorderScope::Connection, ReorderScope::Lane][n as usize / 10 % 2],
+            }),
+            ..Action::default()
+        };
+        let events = (10..=200).step_by(10).map(|n| (n, reorder(n)));
+        let outcome = at_line_rate(width, 200, 6, events);
+        // The SYN is packet 0.
+        let left: Vec<u32> = outcome.delivered[0]
+            .iter()
+            .map(|frame| Packet::parse(&frame.data).tcp().expect("TCP").seq)
+            .map(|seq| seq.wrapping_sub(ISN.wrapping_add(1)) / 6 + 1)
+            .collect();
+        for n in (10..200).step_by(10) {
+            let place = left.iter().skip(1).position(|&m| m == n).expect("it left");
+            assert_eq!(
+                place as u32 + 1,
+                n + u32::from(asked(n)),
+                "packet {n}: {left:?}"
+            );
+        }
+        let egress = outcome.records.iter().filter(|(r, _)| r.tap == Tap::Egress);
+        let moved: Vec<_> = egress.map(|(r, _)| r.f2).collect();
+        let told: Vec<_> = (10..200).step_by(10).map(asked).chain([0]).collect();
+        assert_eq!(moved, told);
+    }
+}
+
+/// Copies on a free port: each gap is exact to a clock.
+#[test]
+fn copies_keep_their_gap() {
+    for width in WIDTHS {
+        let duplicate = |copies, gap| Action {
+            duplicate: Some(Duplicate {
+                copies,
+                gap: Nanos(gap),
+            }),
+            ..Action::default()
+        };
+        let outcome = at_line_rate(width, 1, 1000, [(1, duplicate(255, 3_333))]);
+        let times: Vec<_> = outcome.delivered[0].iter().skip(1).map(|f| f.at).collect();
+        assert_eq!(times.len(), 256);
+        for pair in times.windows(2) {
+            let off = (pair[1] - pair[0]).abs_diff(3_333_000);
+            assert!(off <= width.clock_ps() + 1000, "{off} ps off");
+        }
+        assert_eq!(outcome.accounting.ports[0].copied, 255);
+        assert_eq!(outcome.accounting.ports[0].tx_frames, 257);
     }
 }
