@@ -62,17 +62,6 @@ module mw_reorder #(
   logic [Depth-1:0] valid;
   logic [63:0] until_ns[Depth];
 
-  // Cells that the next one to go by completes.
-  logic completes;
-  always_comb begin
-    completes = 1'b0;
-    if (valid[0] && pass)
-      for (int i = 0; i < Depth; i++)
-      if (valid[i] && cell_q[i].timed && cell_q[i].last &&
-          (cell_q[i].lane || cell_q[i].conn == pass_conn))
-        completes = 1'b1;
-  end
-
   // What is shown follows a change by one clock.
   logic changed, late, more;
   slot_t out_index;
@@ -112,19 +101,23 @@ module mw_reorder #(
       changed <= 1'b0;
     end
     if (event_now) begin
+      automatic logic  completes = 1'b0;  // a cell gets its turn by the one that goes by
+      // Written as a whole: simulators then copy nothing in the clocks without an event.
+      automatic cell_t next[Depth] = cell_q;
       for (int i = 0; i < Depth; i++) begin
         if (valid[i]) begin
           automatic cell_t c = pop && i >= 32'(out_index) ? cell_q[(i+1)%Depth] : cell_q[i];
           if (pass && (c.lane || c.conn == pass_conn)) begin
+            completes = completes || (c.timed && c.last);
             c.met = c.met || c.last;
             if (c.passed != '1) c.passed = c.passed + 1'b1;
             c.last = c.passed + 1'b1 == c.after;
           end
           if (timed && c.slot == timed_slot) c.timed = 1'b1;
           if (late && c.slot == waiting_slot) c.met = 1'b1;
-          cell_q[i] <= c;
+          next[i] = c;
         end else if (push && (i == 0 || valid[(i+Depth-1)%Depth])) begin
-          cell_q[i] <= '{
+          next[i] = '{
               slot: push_slot,
               conn: push_conn,
               lane: push_lane,
@@ -136,6 +129,7 @@ module mw_reorder #(
           };
         end
       end
+      cell_q <= next;
       if (push) until_ns[push_slot] <= time_ns + 64'(timeout_ns);
       if (push) valid <= {valid[Depth-2:0], 1'b1};
       if (pop) valid <= {1'b0, valid[Depth-1:1]};
