@@ -152,7 +152,7 @@ module mw_core
   capture_event_t  capture_event[2];
   block_counters_t totals;
   always_ff @(posedge clk) begin
-    if (capture_event[0] != '0 || capture_event[1] != '0) begin
+    if (capture_event[0] != '0 || capture_event[1] != '0 || capture_begin || rst) begin
       automatic block_counters_t next = totals;
       for (int l = 0; l < 2; l++) begin
         next.rx_frames[l] = totals.rx_frames[l] + 64'(capture_event[l].rx);
@@ -165,9 +165,8 @@ module mw_core
         next.lost_egress[l] = totals.lost_egress[l] + 32'(capture_event[l].lost_egress);
         next.lost_snapshots[l] = totals.lost_snapshots[l] + 32'(capture_event[l].lost_snapshots);
       end
-      totals <= next;
+      totals <= capture_begin || rst ? '0 : next;
     end
-    if (rst || capture_begin) totals <= '0;
   end
 
   logic [1:0] at_rest;  // no captured frame of the lane is on its way

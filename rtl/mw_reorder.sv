@@ -101,7 +101,7 @@ module mw_reorder #(
       changed <= 1'b0;
     end
     if (event_now) begin
-      automatic logic  completes = 1'b0;  // a cell gets its turn by the one that goes by
+      automatic logic completes = 1'b0;  // a cell gets its turn by the one that goes by
       // Written as a whole: simulators then copy nothing in the clocks without an event.
       automatic cell_t next[Depth] = cell_q;
       for (int i = 0; i < Depth; i++) begin

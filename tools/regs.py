@@ -182,7 +182,7 @@ module mw_regs
 
   logic pulsed;  // a pulse was given in this cycle
   always_ff @(posedge clk) begin
-    if (write || pulsed) begin
+    if (write || pulsed || rst) begin
       automatic out_t next = out;
 {"".join(f"      next.{p} = '0;{chr(10)}" for p in pulses)}      if (write) begin
         s_axil_bresp <= Okay;
@@ -190,17 +190,18 @@ module mw_regs
 {cases}        default: s_axil_bresp <= SlvErr;
         endcase
       end
+      if (rst) begin
+{"".join(f"        next.{p} = '0;{chr(10)}" for p in pulses + resets)}      end
       out <= next;
-      pulsed <= write;
+      pulsed <= write && !rst;
     end
     s_axil_awready <= s_axil_awvalid && s_axil_wvalid && !s_axil_awready && (!s_axil_bvalid || s_axil_bready);
     if (write) s_axil_bvalid <= 1'b1;
     else if (s_axil_bready) s_axil_bvalid <= 1'b0;
     if (rst) begin
-      pulsed <= 1'b0;
       s_axil_awready <= 1'b0;
       s_axil_bvalid  <= 1'b0;
-{"".join(f"      out.{p} <= '0;{chr(10)}" for p in pulses + resets)}    end
+    end
   end
 
   always_ff @(posedge clk) begin

@@ -44,7 +44,7 @@ module mw_regs
 
   logic pulsed;  // a pulse was given in this cycle
   always_ff @(posedge clk) begin
-    if (write || pulsed) begin
+    if (write || pulsed || rst) begin
       automatic out_t next = out;
       next.control_clear = '0;
       next.control_latch = '0;
@@ -152,52 +152,53 @@ module mw_regs
         default: s_axil_bresp <= SlvErr;
         endcase
       end
+      if (rst) begin
+        next.control_clear = '0;
+        next.control_latch = '0;
+        next.table_command_read = '0;
+        next.table_command_write = '0;
+        next.control_capture = '0;
+        next.control_track = '0;
+        next.irq_enable = '0;
+        next.ring_base_lo = '0;
+        next.ring_base_hi = '0;
+        next.ring_blocks_log2 = '0;
+        next.block_log2 = '0;
+        next.ring_consumed = '0;
+        next.snapshot_bytes = '0;
+        next.flush_ns = '0;
+        next.reorder_timeout_ns = '0;
+        next.kinds_ab = '0;
+        next.kinds_ba = '0;
+        next.table_address_index = '0;
+        next.table_address_lane = '0;
+        next.table_address_tbl = '0;
+        next.table_write[0] = '0;
+        next.table_write[1] = '0;
+        next.table_write[2] = '0;
+        next.table_write[3] = '0;
+        next.table_write[4] = '0;
+        next.table_write[5] = '0;
+        next.table_write[6] = '0;
+        next.table_write[7] = '0;
+        next.table_write[8] = '0;
+        next.table_write[9] = '0;
+        next.table_write[10] = '0;
+        next.table_write[11] = '0;
+        next.table_write[12] = '0;
+        next.table_write[13] = '0;
+        next.table_write[14] = '0;
+        next.table_write[15] = '0;
+      end
       out <= next;
-      pulsed <= write;
+      pulsed <= write && !rst;
     end
     s_axil_awready <= s_axil_awvalid && s_axil_wvalid && !s_axil_awready && (!s_axil_bvalid || s_axil_bready);
     if (write) s_axil_bvalid <= 1'b1;
     else if (s_axil_bready) s_axil_bvalid <= 1'b0;
     if (rst) begin
-      pulsed <= 1'b0;
       s_axil_awready <= 1'b0;
       s_axil_bvalid  <= 1'b0;
-      out.control_clear <= '0;
-      out.control_latch <= '0;
-      out.table_command_read <= '0;
-      out.table_command_write <= '0;
-      out.control_capture <= '0;
-      out.control_track <= '0;
-      out.irq_enable <= '0;
-      out.ring_base_lo <= '0;
-      out.ring_base_hi <= '0;
-      out.ring_blocks_log2 <= '0;
-      out.block_log2 <= '0;
-      out.ring_consumed <= '0;
-      out.snapshot_bytes <= '0;
-      out.flush_ns <= '0;
-      out.reorder_timeout_ns <= '0;
-      out.kinds_ab <= '0;
-      out.kinds_ba <= '0;
-      out.table_address_index <= '0;
-      out.table_address_lane <= '0;
-      out.table_address_tbl <= '0;
-      out.table_write[0] <= '0;
-      out.table_write[1] <= '0;
-      out.table_write[2] <= '0;
-      out.table_write[3] <= '0;
-      out.table_write[4] <= '0;
-      out.table_write[5] <= '0;
-      out.table_write[6] <= '0;
-      out.table_write[7] <= '0;
-      out.table_write[8] <= '0;
-      out.table_write[9] <= '0;
-      out.table_write[10] <= '0;
-      out.table_write[11] <= '0;
-      out.table_write[12] <= '0;
-      out.table_write[13] <= '0;
-      out.table_write[14] <= '0;
-      out.table_write[15] <= '0;
     end
   end
 
