@@ -240,7 +240,7 @@ fn dma_and_interrupts_reach_the_client() {
     let mut head = [0; 8];
     // SAFETY: inside the map, which nobody holds a reference to.
     unsafe { std::ptr::copy_nonoverlapping(map.as_ptr().add(16384), head.as_mut_ptr(), 8) };
-    assert_eq!(head[..6], *b"MWB1\x01\0");
+    assert_eq!(head[..6], *b"MWB1\x02\0");
     assert!(
         client
             .call(
