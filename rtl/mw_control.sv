@@ -46,6 +46,7 @@ module mw_control
     input logic [31:0] par_ways,
     input logic [31:0] par_selectors,
     input logic [31:0] par_actions,
+    input logic [31:0] par_rules,
     input logic [31:0] par_delay_slots,
 
     // settings
@@ -142,7 +143,7 @@ module mw_control
   assign number = table_e'(regs_out.table_address_tbl);
   assign start = (regs_out.table_command_read || regs_out.table_command_write) && !tbl_req.valid;
   assign owned = tbl_req.tbl inside {TblExact, TblPage, TblSlot, TblState, TblAction,
-                                     TblSelector, TblConn, TblFlow};
+                                     TblSelector, TblConn, TblFlow, TblRule, TblRuleState};
   assign done = tbl_req.valid && (tbl_ack || !owned);
   always_ff @(posedge clk) begin
     if (done && !tbl_req.write) row <= owned ? tbl_rdata : '0;
@@ -189,6 +190,7 @@ module mw_control
     regs_in.ways = par_ways;
     regs_in.selectors = par_selectors;
     regs_in.actions = par_actions;
+    regs_in.rules = par_rules;
     regs_in.delay_slots = par_delay_slots;
     regs_in.max_frame = MaxFrame;
 

@@ -18,6 +18,7 @@ module mw_core
     parameter int unsigned EXACT_ROWS_LOG2 = 15,  // rows of a way of the exact table
     parameter int unsigned PAGE_ROWS_LOG2 = 15,  // rows of a way of the page table
     parameter int unsigned ACTIONS_LOG2 = 8,  // action programs
+    parameter int unsigned RULES = 64,  // rules of a lane, a power of two
     parameter int unsigned SELECTORS = 8,  // selectors, 1 to 64
     parameter int unsigned INFLIGHT_LOG2 = 8,  // frames that a lane may hold at a time
     parameter int unsigned FIFO_LOG2 = DATA_W == 512 ? 10 : 13,  // beats a lane can hold
@@ -169,6 +170,16 @@ module mw_core
     end
   end
 
+  // Triggers, which events of both lanes work.
+  logic [Triggers-1:0] triggers;
+  logic [1:0][Triggers-1:0] trigger_arm, trigger_disarm;
+  always_ff @(posedge clk) begin
+    if (trigger_arm != '0 || trigger_disarm != '0)
+      triggers <= (triggers | trigger_arm[0] | trigger_arm[1]) &
+          ~(trigger_disarm[0] | trigger_disarm[1]);
+    if (rst || |match_clear_busy) triggers <= '0;
+  end
+
   logic [1:0] at_rest;  // no captured frame of the lane is on its way
 
   for (genvar l = 0; l < 2; l++) begin : g_lane
@@ -242,6 +253,7 @@ module mw_core
         .EXACT_ROWS_LOG2(EXACT_ROWS_LOG2),
         .PAGE_ROWS_LOG2(PAGE_ROWS_LOG2),
         .ACTIONS_LOG2(ACTIONS_LOG2),
+        .RULES(RULES),
         .INFLIGHT_LOG2(INFLIGHT_LOG2)
     ) u_match (
         .clk,
@@ -254,6 +266,9 @@ module mw_core
         .in_trk(track_out_trk[l]),
         .out_valid(v_valid),
         .out_verdict(v),
+        .triggers,
+        .trigger_arm(trigger_arm[l]),
+        .trigger_disarm(trigger_disarm[l]),
         .tbl_req,
         .tbl_ack(match_ack[l]),
         .tbl_rdata(match_rdata[l]),
@@ -612,6 +627,7 @@ module mw_core
       .par_ways(Ways),
       .par_selectors(SELECTORS),
       .par_actions(1 << ACTIONS_LOG2),
+      .par_rules(RULES),
       .par_delay_slots(1 << DELAY_SLOTS_LOG2),
       .capture(ctl_capture),
       .track(ctl_track),

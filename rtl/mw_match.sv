@@ -6,39 +6,44 @@
 //
 // The way of a packet: FIFO, look-ups in the exact table and, for TCP data, in the page
 // table of every 256 bytes that it covers, one of each a cycle; hits, one a cycle, count in
-// the state of their slot and choose a clause; the actions of a packet's clauses are joined.
+// the state of their slot and choose a clause; rules, which were tried meanwhile, follow with
+// the action of each that fires; the actions of a packet are joined.
 //
-// It never holds up the lane: when the FIFO is three quarters full, packets pass without
-// look-up and their record says so.
+// It never holds up the lane: when the FIFO is three quarters full, or too many packets wait
+// for rules, packets pass without look-up and their record says so.
 module mw_match
   import mw_pkg::*;
 #(
     parameter bit LANE = 1'b0,  // 0: A to B, 1: B to A
-    parameter int unsigned SLOTS_LOG2 = 16,  // event slots, log2, 1 to 23
+    parameter int unsigned SLOTS_LOG2 = 16,  // event slots, log2, 1 to 22
     parameter int unsigned EXACT_ROWS_LOG2 = 15,  // rows of a way, log2
     parameter int unsigned PAGE_ROWS_LOG2 = 15,  // rows of a way, log2
     parameter int unsigned ACTIONS_LOG2 = 8,  // action programs, log2, 1 to 16
+    parameter int unsigned RULES = 64,  // a power of two, 2 to 1024
     parameter int unsigned INFLIGHT_LOG2 = 8  // packets between input and verdict, log2, from 3
 ) (
-    input  logic                clk,
-    input  logic                rst,
-    input  logic                clear,          // forget positions, slots and their state
-    output logic                clear_busy,     // at it; packets pass without look-up
-    input  logic     [    16:0] kinds_enable,   // bit k: look up kind k; bit 16: byte pages
-    input  logic                in_valid,
-    input  header_t             in_hdr,
-    input  track_t              in_trk,
-    output logic                out_valid,
-    output verdict_t            out_verdict,
-    input  tbl_req_t            tbl_req,
-    output logic                tbl_ack,
-    output logic     [TblW-1:0] tbl_rdata,
-    output logic                cnt_unmatched,  // one pulse a packet or position
-    output logic                cnt_bind_full,
-    output logic                cnt_malformed,
-    output logic                busy
+    input  logic                    clk,
+    input  logic                    rst,
+    input  logic                    clear,           // forget positions, slots and their state
+    output logic                    clear_busy,      // at it; packets pass without look-up
+    input  logic     [        16:0] kinds_enable,    // bit k: look up kind k; bit 16: byte pages
+    input  logic                    in_valid,
+    input  header_t                 in_hdr,
+    input  track_t                  in_trk,
+    output logic                    out_valid,
+    output verdict_t                out_verdict,
+    input  logic     [Triggers-1:0] triggers,        // those that are armed
+    output logic     [Triggers-1:0] trigger_arm,     // pulses, from events that fired
+    output logic     [Triggers-1:0] trigger_disarm,
+    input  tbl_req_t                tbl_req,
+    output logic                    tbl_ack,
+    output logic     [    TblW-1:0] tbl_rdata,
+    output logic                    cnt_unmatched,   // one pulse a packet or position
+    output logic                    cnt_bind_full,
+    output logic                    cnt_malformed,
+    output logic                    busy
 );
-  if (SLOTS_LOG2 < 1 || SLOTS_LOG2 >= SlotW || ACTIONS_LOG2 < 1 || ACTIONS_LOG2 > 16 ||
+  if (SLOTS_LOG2 < 1 || SLOTS_LOG2 > RuleSlotBit || ACTIONS_LOG2 < 1 || ACTIONS_LOG2 > 16 ||
       INFLIGHT_LOG2 < 3) begin : g_bad
     $fatal(1, "mw_match: parameter out of range");
   end
@@ -72,6 +77,7 @@ module mw_match
     logic [31:0]      pos_kind;
     logic [31:0]      pos_any;
     logic [31:0]      pos_fin;
+    logic             ruled;      // rules are tried
     logic             pages;      // from the first byte's page to the last byte's
     logic [47:0]      first;
     logic [47:0]      last;
@@ -83,6 +89,7 @@ module mw_match
   seek_t seek_in, seek;
   logic seek_valid, seek_pop, pass_pop;
   logic [INFLIGHT_LOG2:0] seek_free, pass_free;
+  logic rules_active, rules_room, rules_busy, rules_clear_busy;
 
   always_comb begin
     pass_in = '0;
@@ -90,7 +97,9 @@ module mw_match
     if (in_valid) begin
       seek_in.packet_id = in_hdr.packet_id;
       seek_in.conn = in_trk.conn;
-      seek_in.kind = in_trk.kind;
+      // read requests are numbered with data: one key names both
+      seek_in.kind = in_trk.kind == KindReadRequest ? KindData : in_trk.kind;
+      seek_in.ruled = rules_active && !clear_busy;
       seek_in.pos_kind = in_trk.pos_kind;
       seek_in.pos_any = in_trk.pos_any;
       seek_in.pos_fin = in_trk.pos_fin;
@@ -100,7 +109,7 @@ module mw_match
         automatic logic tcp_data = in_hdr.proto == ProtoTcp && in_trk.kinds[KindData];
         seek_in.want[WantAny] = kinds_enable[5'(KindAny)];
         // TCP data has a number only when it is new
-        seek_in.want[WantKind] = kinds_enable[5'(in_trk.kind)] &&
+        seek_in.want[WantKind] = kinds_enable[5'(seek_in.kind)] &&
             !(in_hdr.proto == ProtoTcp && in_trk.kind == KindData && !in_trk.is_new);
         seek_in.want[WantFin] = kinds_enable[5'(KindFin)] && in_trk.kinds[KindFin] &&
             in_trk.kind == KindData;
@@ -127,10 +136,11 @@ module mw_match
       pass_in.rec.kind = in_trk.kind;
       pass_in.rec.proto = in_hdr.proto;
       pass_in.rec.lane = LANE;
-      if (seek_free <= (INFLIGHT_LOG2 + 1)'(Reserve)) begin
-        pass_in.rec.unmatched = seek_in.want != '0 || seek_in.pages;
+      if (seek_free <= (INFLIGHT_LOG2 + 1)'(Reserve) || (seek_in.ruled && !rules_room)) begin
+        pass_in.rec.unmatched = seek_in.want != '0 || seek_in.pages || seek_in.ruled;
         seek_in.want = '0;
         seek_in.pages = 1'b0;
+        seek_in.ruled = 1'b0;
       end
     end
   end
@@ -208,6 +218,7 @@ module mw_match
   typedef struct packed {
     logic [31:0]      packet_id;
     logic             last;       // of the packet
+    logic             ruled;      // rules follow
     logic             own;        // the packet's own position was asked for
     logic [7:0] from;             // bytes of the page that the packet covers
     logic [7:0]       to;
@@ -232,6 +243,7 @@ module mw_match
       b = '{
           packet_id: seek.packet_id,
           last: issue_last,
+          ruled: issue_last && seek.ruled,
           own: want_one[WantKind],
           from : begun ? '0 : seek.first[7:0],
           to: page_last ? seek.last[7:0] : '1
@@ -252,6 +264,14 @@ module mw_match
 
   // The page table lies one cycle behind the exact one: it decides about an insert when the
   // exact table has answered.
+  typedef enum logic [1:0] {
+    HostIdle,
+    HostSlot,
+    HostWait,
+    HostAck
+  } host_e;
+  host_e host_state;
+  logic host_mine, rule_slot;
   tbl_req_t host;  // the request at work
   logic clear_tables, exact_busy, page_busy;
   logic exact_valid, exact_hit, exact_host_done, page_out_valid, page_host_done, page_full;
@@ -334,6 +354,7 @@ module mw_match
   typedef struct packed {
     logic [31:0]              packet_id;
     logic                     last;
+    logic                     ruled;
     logic [Ways:0]            hits;
     logic [Ways:0][SlotW-1:0] slots;
   } found_t;
@@ -353,6 +374,7 @@ module mw_match
     if (beside_valid[Flight]) begin
       found_in.packet_id = beside[Flight].packet_id;
       found_in.last = beside[Flight].last;
+      found_in.ruled = beside[Flight].ruled;
       found_in.hits[0] = exact_q_hit;
       found_in.slots[0] = exact_q_slot;
       for (int n = 0; n < int'(Ways); n++) begin
@@ -380,18 +402,58 @@ module mw_match
       .free(found_free)
   );
 
+  // ---- rules
+  logic rule_valid, rule_pop, rule_fires, rule_last, rule_ack;
+  logic [$clog2(RULES)-1:0] rule;
+  logic [ACTIONS_LOG2-1:0] rule_action;
+  logic [7:0] rule_seen;
+  logic [TblW-1:0] rule_rdata;
+
+  mw_rules #(
+      .LANE(LANE),
+      .RULES(RULES),
+      .ACTIONS_LOG2(ACTIONS_LOG2),
+      .INFLIGHT_LOG2(INFLIGHT_LOG2)
+  ) rules (
+      .clk,
+      .rst,
+      .clear(clear_tables),
+      .clear_busy(rules_clear_busy),
+      .triggers,
+      .active(rules_active),
+      .room(rules_room),
+      .in_valid(in_valid && seek_in.ruled),
+      .in_hdr,
+      .in_trk,
+      .out_valid(rule_valid),
+      .out_ready(rule_pop),
+      .out_fires(rule_fires),
+      .out_last(rule_last),
+      .out_rule(rule),
+      .out_action(rule_action),
+      .out_seen(rule_seen),
+      .tbl_valid(host_state == HostWait && rule_slot),
+      .tbl_req(host),
+      .tbl_ack(rule_ack),
+      .tbl_rdata(rule_rdata),
+      .busy(rules_busy)
+  );
+
   // ---- tokens: a hit each, or the end of a packet without one, or a slot for the host
   typedef struct packed {
-    logic             host;
-    logic             hit;
-    logic             last;
-    logic [SlotW-1:0] slot;
-    logic [31:0]      packet_id;
+    logic                    host;
+    logic                    hit;
+    logic                    rule;       // a rule that fires
+    logic                    last;
+    logic [SlotW-1:0]        slot;
+    logic [31:0]             packet_id;
+    logic [ACTIONS_LOG2-1:0] action;     // of the rule
+    logic [7:0]              iteration;
   } token_t;
   localparam int unsigned Counted = 4;  // slots remembered, so that each counts once a packet
   logic [Counted-1:0] counted_valid;
   logic [SlotW-1:0] counted[Counted];
-  logic found_begun;
+  logic found_begun, rules_turn, rules_next;
   logic [Ways:0] hits, hits_one, hits_left, hits_rest;
   token_t t0;
   logic   t0_valid;
@@ -400,40 +462,61 @@ module mw_match
     hits = '0;
     hits_one = '0;
     t0 = '0;
+    t0_valid = token_slot;
     found_pop = 1'b0;
-    t0_valid = token_slot || found_valid;
+    rule_pop = 1'b0;
+    rules_next = 1'b0;
     if (token_slot) begin
       t0.host = 1'b1;
       t0.slot = SlotW'(host.index);
     end else if (found_valid) begin
       hits = found_begun ? hits_left : found.hits;
-      hits_one = hits & (~hits + 1'b1);
       t0.packet_id = found.packet_id;
-      for (int n = 0; n <= int'(Ways); n++) if (hits_one[n]) t0.slot = found.slots[n];
-      t0.hit = hits != '0;
-      for (int n = 0; n < int'(Counted); n++)
-      if (counted_valid[n] && counted[n] == t0.slot) t0.hit = 1'b0;
-      found_pop = hits == hits_one;
-      t0.last   = found.last && found_pop;
+      if (rules_turn || (found.ruled && hits == '0)) begin
+        t0_valid = rule_valid;
+        rule_pop = rule_valid;
+        t0.hit = rule_fires;
+        t0.rule = rule_fires;
+        t0.last = rule_last;
+        t0.slot = SlotW'(rule);
+        t0.slot[RuleSlotBit] = 1'b1;
+        t0.action = rule_action;
+        t0.iteration = rule_seen;
+        found_pop = rule_valid && rule_last;
+      end else begin
+        t0_valid = 1'b1;
+        hits_one = hits & (~hits + 1'b1);
+        for (int n = 0; n <= int'(Ways); n++) if (hits_one[n]) t0.slot = found.slots[n];
+        t0.hit = hits != '0;
+        for (int n = 0; n < int'(Counted); n++)
+        if (counted_valid[n] && counted[n] == t0.slot) t0.hit = 1'b0;
+        if (hits == hits_one) begin
+          // a result that does not fire is the last: the packet can end with this hit
+          rule_pop   = found.ruled && rule_valid && !rule_fires;
+          rules_next = found.ruled && !rule_pop;
+          found_pop  = !rules_next;
+          t0.last    = found.last && !rules_next;
+        end
+      end
     end
     hits_rest = hits & ~hits_one;
   end
 
   always_ff @(posedge clk) begin
     if (t0_valid && !t0.host) begin
-      hits_left <= hits_rest;
-      if (t0.hit) begin
+      hits_left   <= hits_rest;
+      found_begun <= !found_pop;
+      rules_turn  <= !found_pop && (rules_turn || rules_next);
+      if (t0.hit && !t0.rule) begin
         counted[0] <= t0.slot;
         for (int n = 1; n < int'(Counted); n++) counted[n] <= counted[n-1];
+        counted_valid <= {counted_valid[Counted-2:0], 1'b1};
       end
-    end
-    if (t0_valid && !t0.host) begin
-      found_begun <= !found_pop;
-      if (t0.hit) counted_valid <= {counted_valid[Counted-2:0], 1'b1};
       if (t0.last) counted_valid <= '0;
     end
     if (rst) begin
-      found_begun   <= 1'b0;
+      found_begun <= 1'b0;
+      rules_turn <= 1'b0;
       counted_valid <= '0;
     end
   end
@@ -443,7 +526,9 @@ module mw_match
   logic [SLOTS_LOG2-1:0] clear_slot;
   logic slot_rd, slot_wr;
   slot_t slot_read, slot;
-  assign slot_rd = t0.hit || (t0.host && host.tbl == TblSlot && !host.write);
+  logic t0_slot;  // an exact event
+  assign t0_slot = t0.hit && !t0.rule;
+  assign slot_rd = t0_slot || (t0.host && host.tbl == TblSlot && !host.write);
   assign slot_wr = t0.host && host.tbl == TblSlot && host.write;
 
   mw_ram #(
@@ -472,11 +557,11 @@ module mw_match
       .rst,
       .clear(clear_tables),
       .busy(state_busy),
-      .in_valid(t0.hit || (t0.host && host.tbl == TblState)),
+      .in_valid(t0_slot || (t0.host && host.tbl == TblState)),
       .in_row(t0.slot[SLOTS_LOG2-1:0]),
       .out_valid(state_valid),
       .out_data(state),
-      .upd_valid(t_valid[3] && t[3].hit),
+      .upd_valid(t_valid[3] && t[3].hit && !t[3].rule),
       .upd_data(state_next)
   );
 
@@ -484,19 +569,24 @@ module mw_match
   logic [ACTIONS_LOG2-1:0] fires_action;
   logic [ACTIONS_LOG2-1:0] t4_action;
   logic [7:0] iteration, t4_iteration, t5_iteration, t6_iteration;
+  logic [Clauses-1:0] open;  // clauses that no trigger guards, or one that is armed
 
   always_comb begin
     fires = 1'b0;
     fires_action = '0;
     iteration = '0;
     state_next = state;
-    if (t_valid[3] && t[3].hit) begin
+    if (t_valid[3] && t[3].rule) begin
+      fires = 1'b1;
+      fires_action = t[3].action;
+      iteration = t[3].iteration;
+    end else if (t_valid[3] && t[3].hit) begin
       if (state.seen != '1) state_next.seen = state.seen + 1'b1;
       iteration = state.seen >= 24'd254 ? 8'd255 : state_next.seen[7:0];
       for (int n = int'(Clauses) - 1; n >= 0; n--) begin
         automatic clause_range_t r = slot.clause[n].range;
         // the iteration stays at 255, so a range up to 255 has no end
-        if (r.valid && iteration >= r.first && iteration <= r.last) begin
+        if (open[n] && r.valid && iteration >= r.first && iteration <= r.last) begin
           fires = 1'b1;
           fires_action = slot.clause[n].action[ACTIONS_LOG2-1:0];
         end
@@ -519,7 +609,15 @@ module mw_match
         t4_action <= t[3].host ? host.index[ACTIONS_LOG2-1:0] : fires_action;
         t4_iteration <= iteration;
       end
-      if (t_valid[2]) slot <= slot_read;
+      if (t_valid[2]) begin
+        automatic logic [Clauses-1:0] armed = '0;
+        for (int n = 0; n < int'(Clauses); n++) begin
+          automatic clause_range_t r = slot_read.clause[n].range;
+          armed[n] = !r.guarded || triggers[r.trigger];
+        end
+        open <= armed;
+        slot <= slot_read;
+      end
       t <= {t[5:1], t0};
       t_valid <= {t_valid[5:1], t0_valid};
     end
@@ -592,29 +690,33 @@ module mw_match
         out_verdict.rec.multi <= joined.multi;
       end
     end
+    // every event that fires works its own trigger
+    if (t6_packet || |trigger_arm || |trigger_disarm) begin
+      automatic logic fired = t6_packet && t6_fires;
+      trigger_arm <= fired && action_read.arm ? Triggers'(1) << action_read.arm_trigger : '0;
+      trigger_disarm <= fired && action_read.disarm ? Triggers'(1) << action_read.disarm_trigger
+                                                    : '0;
+    end
     if (t6_packet) so_far <= t[6].last ? '0 : joined;
-    if (rst) so_far <= '0;
+    if (rst) begin
+      so_far <= '0;
+      trigger_arm <= '0;
+      trigger_disarm <= '0;
+    end
     out_valid <= pass_pop && !rst;
     cnt_unmatched <= pass_pop && pass.rec.unmatched && !rst;
     cnt_malformed <= pass_pop && pass.rec.malformed && !rst;
   end
 
   // ---- the host's accesses: a slot of the look-ups, or a token
-  typedef enum logic [1:0] {
-    HostIdle,
-    HostSlot,
-    HostWait,
-    HostAck
-  } host_e;
-  host_e host_state;
-  logic host_mine;
   slot_state_t host_count;
   slot_t host_slot;
   assign host_mine = tbl_req.tbl == TblAction || (tbl_req.lane == LANE &&
-      (tbl_req.tbl inside {TblExact, TblPage, TblSlot, TblState}));
+      (tbl_req.tbl inside {TblExact, TblPage, TblSlot, TblState, TblRule, TblRuleState}));
   assign exact_slot = host_state == HostSlot && host.tbl == TblExact;
   assign page_slot = host_state == HostSlot && host.tbl == TblPage;
-  assign token_slot = host_state == HostSlot && !exact_slot && !page_slot;
+  assign rule_slot = host.tbl == TblRule || host.tbl == TblRuleState;
+  assign token_slot = host_state == HostSlot && !exact_slot && !page_slot && !rule_slot;
   assign tbl_ack = host_state == HostAck && (host.tbl != TblAction || !LANE);
 
   always_ff @(posedge clk) begin
@@ -625,14 +727,15 @@ module mw_match
         HostIdle: host_state <= HostSlot;
         HostSlot: host_state <= HostWait;
         HostWait:
-        if (exact_host_done || page_host_done || (t_valid[6] && t[6].host)) begin
+        if (exact_host_done || page_host_done || rule_ack || (t_valid[6] && t[6].host)) begin
           host_state <= HostAck;
           unique case (host.tbl)
             TblExact: tbl_rdata <= TblW'(exact_row);
-            TblPage:  tbl_rdata <= TblW'(page_row);
-            TblSlot:  tbl_rdata <= TblW'(host_slot);
+            TblPage: tbl_rdata <= TblW'(page_row);
+            TblSlot: tbl_rdata <= TblW'(host_slot);
             TblState: tbl_rdata <= TblW'(host_count);
-            default:  tbl_rdata <= TblW'(action_read);
+            TblRule, TblRuleState: tbl_rdata <= rule_rdata;
+            default: tbl_rdata <= TblW'(action_read);
           endcase
         end
         default:  host_state <= HostIdle;
@@ -661,11 +764,12 @@ module mw_match
         ClearIdle: clear_state <= ClearDrain;
         ClearDrain: begin
           if (&drain) clear_state <= ClearStart;
-          drain <= drain + 1'b1;
+          drain <= rules_busy ? '0 : drain + 1'b1;
         end
         ClearStart: clear_state <= ClearWalk;
         ClearWalk:
-        if (!exact_busy && !page_busy && !state_busy && !clearing_slots) clear_state <= ClearIdle;
+        if (!exact_busy && !page_busy && !state_busy && !clearing_slots && !rules_clear_busy)
+          clear_state <= ClearIdle;
       endcase
       clearing_slots <= clear_tables || (clearing_slots && !(&clear_slot));
     end
@@ -677,5 +781,6 @@ module mw_match
     end
   end
 
-  assign busy = !pass_free[INFLIGHT_LOG2] || out_valid || host_state != HostIdle || clear_busy;
+  assign busy = !pass_free[INFLIGHT_LOG2] || out_valid || host_state != HostIdle || clear_busy ||
+      |trigger_arm || |trigger_disarm;
 endmodule

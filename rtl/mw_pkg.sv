@@ -79,6 +79,7 @@ package mw_pkg;
     logic [31:0]      pos_fin;   // of fin, when a data segment carries FIN as well
     logic             is_new;    // brings data or PSN above the highest seen
     logic             below;     // begins below the highest seen
+    logic [31:0]      again;     // n-th that does, from 1; 0 for others
     logic [47:0]      rel;       // TCP data: relative byte of its first byte, from 0
   } track_t;
 
@@ -261,14 +262,16 @@ package mw_pkg;
   // until ack; rdata is valid with ack. Every table answers only its own number.
   localparam int unsigned TblW = 512;
   typedef enum logic [3:0] {
-    TblExact    = 4'd0,  // exact match, per lane; index {way, row}
-    TblPage     = 4'd1,  // TCP byte positions, per lane; index {way, row}
-    TblSlot     = 4'd2,  // clauses of a slot, per lane
-    TblState    = 4'd3,  // iteration and fired count of a slot, per lane
-    TblAction   = 4'd4,  // action programs, both lanes
-    TblSelector = 4'd5,  // which connections are admitted
-    TblConn     = 4'd6,  // what each connection is
-    TblFlow     = 4'd7   // flow keys to connection numbers; index {way, row}
+    TblExact     = 4'd0,  // exact match, per lane; index {way, row}
+    TblPage      = 4'd1,  // TCP byte positions, per lane; index {way, row}
+    TblSlot      = 4'd2,  // clauses of a slot, per lane
+    TblState     = 4'd3,  // iteration and fired count of a slot, per lane
+    TblAction    = 4'd4,  // action programs, both lanes
+    TblSelector  = 4'd5,  // which connections are admitted
+    TblConn      = 4'd6,  // what each connection is
+    TblFlow      = 4'd7,  // flow keys to connection numbers; index {way, row}
+    TblRule      = 4'd9,  // rules, per lane
+    TblRuleState = 4'd10  // what a rule has counted, per lane
   } table_e;
   typedef struct packed {
     logic            valid;
@@ -281,10 +284,12 @@ package mw_pkg;
 
   // A slot: up to four disjoint ranges of iterations, each with an action program.
   typedef struct packed {
-    logic [14:0] reserved;
-    logic        valid;
-    logic [7:0]  first;     // iteration, from 1
-    logic [7:0]  last;      // 255: without end
+    logic [7:0] reserved;
+    logic [5:0] trigger;
+    logic       guarded;   // counts only while the trigger is armed
+    logic       valid;
+    logic [7:0] first;     // iteration, from 1
+    logic [7:0] last;      // 255: without end
   } clause_range_t;  // 32
   typedef struct packed {
     logic [15:0]   action;  // index into the action table
@@ -299,6 +304,71 @@ package mw_pkg;
     logic [23:0] fired;           // times that a clause was carried out; saturates
     logic [23:0] seen;            // times that the position was seen; saturates
   } slot_state_t;
+
+  // Triggers: flags of the card, shared by both lanes, that an action sets or clears.
+  localparam int unsigned Triggers = 64;
+
+  // Which packets a rule is about, compared with every packet.
+  typedef enum logic [1:0] {
+    ScopeConn    = 2'd0,  // the connection `conn`
+    ScopeTracked = 2'd1,  // every connection
+    ScopePlain   = 2'd2,  // packets of no connection
+    ScopeAll     = 2'd3
+  } scope_e;
+  typedef enum logic [1:0] {
+    MeasurePosition = 2'd0,  // of the first of `kinds` that the packet is of; TCP data that
+                             // brings nothing new has 0
+    MeasureByte     = 2'd1,  // relative bytes that TCP data covers
+    MeasureCount    = 2'd2   // the rule's own count of packets that pass the rest, from 1
+  } measure_e;
+  typedef struct packed {
+    logic [5:0]       trigger;
+    logic             guarded;  // counts only while the trigger is armed
+    logic [47:0]      last;     // by `measure`
+    logic [47:0]      first;
+    measure_e         measure;
+    logic             again;    // packets that begin below the highest seen
+    logic             fresh;    // packets that do not
+    logic [Kinds-1:0] kinds;    // any of these, by kind_e
+    logic [ConnW-1:0] conn;
+    logic [3:0]       protos;   // any of these, by proto_e
+    scope_e           scope;
+    logic             enable;
+  } rule_filter_t;  // 139
+  // Every n-th: of the distance d from `first`, (d * inverse) rotated right by shift is at
+  // most limit (Granlund and Montgomery 1994, section 9). n = 2^shift * odd.
+  typedef struct packed {
+    logic [31:0] limit;    // (2^32 - 1) / n
+    logic [4:0]  shift;
+    logic [31:0] inverse;  // of the odd part, modulo 2^32
+  } rule_stride_t;  // 69
+  // Chances are probabilities times 2^32; all ones: always.
+  typedef struct packed {
+    logic [15:0] action;
+    logic [31:0] times;     // firings after which it is spent; 0: never
+    logic [31:0] to_good;   // burst: chances to change the state
+    logic [31:0] to_bad;
+    logic [31:0] loss_bad;  // burst: chance in the bad state
+    logic [31:0] loss;      // chance; burst: in the good state
+    logic        burst;     // a chain of two states, good at first
+  } rule_chance_t;  // 177
+  typedef struct packed {
+    rule_chance_t chance;
+    logic [63:0]  seed;
+    rule_stride_t stride;
+    rule_filter_t filter;
+  } rule_t;  // 449
+
+  // TblRuleState
+  typedef struct packed {
+    logic        bad;             // burst: the state of the chain
+    logic [31:0] last_packet_id;  // packet that fired last
+    logic [31:0] fired;           // saturates
+    logic [31:0] seen;            // packets that passed the filter; saturates
+  } rule_state_t;  // 97
+
+  // A rule that fires has a slot number with this bit set, its own number in the low bits.
+  localparam int unsigned RuleSlotBit = 22;
 
   // Flow key: what names a connection. TCP: both directions give the same key, the endpoint
   // with the lower {address, port} first. RoCE: one direction, {destination, source, QP}.

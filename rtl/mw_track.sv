@@ -87,6 +87,7 @@ module mw_track
     logic [31:0] next;      // one above the highest seen, as packets carry it
     logic [47:0] highest;   // the same, relative to the first
     logic [31:0] segments;
+    logic [31:0] again;     // packets that begin below the highest
     logic [31:0] any;
     logic [31:0] ack;
     logic [31:0] syn_nak;   // TCP | RoCE
@@ -432,6 +433,10 @@ module mw_track
       trk.kinds[KindRst] = w.rst;
       trk.is_new = new_data;
       trk.below = brings && start[31];
+      if (trk.below) begin
+        state_next.again = state.again + 1'b1;
+        trk.again = state_next.again;
+      end
       trk.pos_any = state_next.any;
       trk.pos_fin = state_next.fin_cnp;
       if (w.data && !w.roce) trk.rel = start_rel;

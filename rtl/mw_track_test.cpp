@@ -46,7 +46,7 @@ struct Lane {
     bool based = false;
     uint32_t base = 0;
     int64_t highest = 0;
-    uint32_t segments = 0, count[9] = {};
+    uint32_t segments = 0, again = 0, count[9] = {};
 };
 struct Conn {
     Key key;
@@ -108,6 +108,7 @@ struct Model {
         if (brings) {
             t.below = rel < l.highest;
             t.is_new = rel + len > l.highest;
+            if (t.below) t.again = ++l.again;
             if (t.is_new) l.highest = rel + len, l.segments++;
         }
         if (tcp && is[KindData]) t.rel = rel & 0xffffffffffff;
@@ -151,14 +152,14 @@ static void edge() {
     Track want = model.step(h);
     tracked += want.conn != 0xffff, fresh += want.is_new, old += want.below;
     bool pos = want.conn == 0xffff || (trk.pos_any == want.pos_any && trk.rel == want.rel && trk.is_new == want.is_new &&
-                                       trk.below == want.below &&
+                                       trk.below == want.below && trk.again == want.again &&
                                        (trk.pos_kind == want.pos_kind || (want.kind == KindData && h.proto == ProtoTcp && !want.is_new)) &&
                                        (!(want.kinds >> KindFin & 1) || trk.pos_fin == want.pos_fin));
     if (trk.conn != want.conn || trk.kind != want.kind || trk.kinds != want.kinds || !pos) {
         printf("lane %d proto %d flags %02x f0 %08x len %u\n", lane, h.proto, h.flags, h.f0, h.payload_len);
         for (auto& [n, v] : {std::pair{"got ", trk}, {"want", want}})
-            printf("%s conn %x kind %u kinds %03x any %u pos %u fin %u new %d below %d rel %llx\n", n, v.conn, v.kind, v.kinds,
-                   v.pos_any, v.pos_kind, v.pos_fin, v.is_new, v.below, (unsigned long long)v.rel);
+            printf("%s conn %x kind %u kinds %03x any %u pos %u fin %u new %d below %d again %u rel %llx\n", n, v.conn, v.kind, v.kinds,
+                   v.pos_any, v.pos_kind, v.pos_fin, v.is_new, v.below, v.again, (unsigned long long)v.rel);
         exit(1);
     }
 }

@@ -165,6 +165,7 @@ impl Device for FakeCard {
             ways: 4,
             selectors: 4,
             actions: 16,
+            rules: 4,
             delay_slots: 4,
             max_frame: 10240,
         }

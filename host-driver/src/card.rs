@@ -57,6 +57,8 @@ pub struct CardInfo {
     pub selectors: u32,
     /// Different actions.
     pub actions: u32,
+    /// Rules of a lane.
+    pub rules: u32,
     /// Frames that a lane can store at a time, to hold them back or to send them again.
     pub delay_slots: u32,
     /// Longest frame without FCS, bytes.
@@ -579,12 +581,13 @@ fn identify(registers: &Registers, name: String) -> Result<CardInfo> {
         clock_ps: parameter(regs::CLOCK_PS, "clock_ps", u32::MAX)?,
         connections: 1 << parameter(regs::CONNS_LOG2, "conns_log2", 16)?,
         flow_rows_log2: parameter(regs::FLOW_ROWS_LOG2, "flow_rows_log2", rows_limit)?,
-        slots: 1 << parameter(regs::SLOTS_LOG2, "slots_log2", 23)?,
+        slots: 1 << parameter(regs::SLOTS_LOG2, "slots_log2", 22)?,
         exact_rows_log2: parameter(regs::EXACT_ROWS_LOG2, "exact_rows_log2", rows_limit)?,
         page_rows_log2: parameter(regs::PAGE_ROWS_LOG2, "page_rows_log2", rows_limit)?,
         ways: parameter(regs::WAYS, "ways", MAX_WAYS)?,
         selectors: parameter(regs::SELECTORS, "selectors", 1 << 16)?,
         actions: parameter(regs::ACTIONS, "actions", 1 << 16)?,
+        rules: parameter(regs::RULES, "rules", 1 << 10)?,
         delay_slots: parameter(regs::DELAY_SLOTS, "delay_slots", u32::MAX)?,
         max_frame: parameter(regs::MAX_FRAME, "max_frame", 0xffff)?,
         name,

@@ -913,9 +913,8 @@ impl LaneRows {
                 // Only TCP has data by the number of its segment; PSNs are `Psn`.
                 self.exact(connection, kind, n, kind == Kind::Data, index, slot)
             }
-            Position::Psn(psn) => [Kind::Data, Kind::ReadRequest]
-                .into_iter()
-                .try_for_each(|kind| self.exact(connection, kind, psn, false, index, slot)),
+            // The card looks read requests up as data.
+            Position::Psn(psn) => self.exact(connection, Kind::Data, psn, false, index, slot),
             Position::Byte(byte) => self.byte(connection, byte, index, slot),
         }
     }
@@ -943,6 +942,9 @@ impl LaneRows {
         index: usize,
         slot: u32,
     ) -> std::result::Result<(), String> {
+        if kind == Kind::ReadRequest {
+            return Err("a read request is named by its PSN".into());
+        }
         if matches!(kind, Kind::Injected | Kind::Other) {
             return Err(format!("packets of kind {kind} have no positions"));
         }

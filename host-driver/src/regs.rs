@@ -5,7 +5,7 @@
 
 /// First 32 bits of SHA-256 of the register map's source; the register
 /// [`MAP_HASH`] of a card that fits reads as this.
-pub const EXPECTED_MAP_HASH: u32 = 0xb70a_2ae3;
+pub const EXPECTED_MAP_HASH: u32 = 0x3893_b04c;
 
 /// Bytes that the registers take in BAR 0.
 pub const SIZE: u32 = 0x500;
@@ -40,6 +40,8 @@ pub const ACTIONS: u32 = 0x30;
 pub const DELAY_SLOTS: u32 = 0x34;
 /// Longest frame without FCS, bytes.
 pub const MAX_FRAME: u32 = 0x38;
+/// Rules of a lane.
+pub const RULES: u32 = 0x3c;
 /// See [`control`].
 pub const CONTROL: u32 = 0x80;
 /// See [`status`].
@@ -87,7 +89,7 @@ pub const TABLE_READ: u32 = 0x140;
 pub mod control {
     /// Write records to the ring. Clearing it drains and writes the final block.
     pub const CAPTURE: u32 = 1 << 0;
-    /// Forget connections, flows, positions, slots and the per-lane counters of events; ignored while busy.
+    /// Forget connections, flows, positions, slots, rules, triggers and the per-lane counters of events; ignored while busy.
     pub const CLEAR: u32 = 1 << 1;
     /// Take a snapshot of counters and time.
     pub const LATCH: u32 = 1 << 2;

@@ -125,7 +125,7 @@ impl Model {
         for events in &program.positions {
             kinds[events.lane.index()].extend(match events.at {
                 Position::Nth { kind, .. } => vec![kind],
-                Position::Psn(_) => vec![Kind::Data, Kind::ReadRequest],
+                Position::Psn(_) => vec![Kind::Data],
                 Position::Byte(_) => vec![],
             });
         }
@@ -232,7 +232,12 @@ impl Model {
         // any event of the lane is about, and the n-th page that is covered.
         const EXACT: usize = 0;
         const PAGE: usize = 1;
-        let mut kinds = vec![identity.kind, Kind::Any];
+        // Read requests are numbered with data.
+        let named = |kind| match kind {
+            Kind::ReadRequest => Kind::Data,
+            kind => kind,
+        };
+        let mut kinds = vec![named(identity.kind), Kind::Any];
         if identity.kind == Kind::Data && record.tcp_flags & FIN != 0 {
             kinds.push(Kind::Fin);
         }
@@ -257,8 +262,9 @@ impl Model {
             if events.lane != lane || u32::from(events.connection) != identity.connection {
                 continue;
             }
-            let is =
-                |p: &Place, kind, position| p.kind == kind && p.position == i64::from(position);
+            let is = |p: &Place, kind, position| {
+                named(p.kind) == kind && p.position == i64::from(position)
+            };
             let has = |kind, n| identity.places.iter().any(|p| is(p, kind, n));
             let at = match events.at {
                 // It stays with the first byte of the segment.
@@ -281,10 +287,7 @@ impl Model {
                 Position::Psn(n) if tcp_data => {
                     (number == Some(i64::from(n))).then(|| step(Kind::Data))
                 }
-                Position::Psn(n) => [Kind::Data, Kind::ReadRequest]
-                    .into_iter()
-                    .find(|kind| has(*kind, n))
-                    .map(step),
+                Position::Psn(n) => has(Kind::Data, n).then(|| step(Kind::Data)),
             };
             hits.extend(at.map(|at| (at, index)));
         }

@@ -20,6 +20,7 @@
 #define MW_ACTIONS 0x30u
 #define MW_DELAY_SLOTS 0x34u
 #define MW_MAX_FRAME 0x38u
+#define MW_RULES 0x3cu
 #define MW_CONTROL 0x80u
 #define MW_CONTROL_CAPTURE 0x1u
 #define MW_CONTROL_CLEAR 0x2u

@@ -229,6 +229,7 @@ module mw_regs
         10'h00c: s_axil_rdata <= in.actions;
         10'h00d: s_axil_rdata <= in.delay_slots;
         10'h00e: s_axil_rdata <= in.max_frame;
+        10'h00f: s_axil_rdata <= in.rules;
         10'h020: s_axil_rdata <= {28'd0, out.control_track, 1'd0, 1'd0, out.control_capture};
         10'h021: s_axil_rdata <= {28'd0, in.status_dma_error, in.status_table_busy, in.status_clear_busy, in.status_capture_active};
         10'h022: s_axil_rdata <= out.irq_enable;

@@ -51,6 +51,7 @@ package mw_regs_pkg;
     logic [31:0] actions;
     logic [31:0] delay_slots;
     logic [31:0] max_frame;
+    logic [31:0] rules;
     logic        status_capture_active;
     logic        status_clear_busy;
     logic        status_table_busy;

@@ -62,15 +62,16 @@ struct Header {
 
 struct Track {
     uint64_t rel = 0;
+    uint32_t again = 0;
     bool below = false, is_new = false;
     uint32_t pos_fin = 0, pos_kind = 0, pos_any = 0;
     uint16_t kinds = 0;
     uint8_t kind = 0;
     uint16_t conn = 0xffff;
-    static constexpr unsigned width = 175;
+    static constexpr unsigned width = 207;
 
     void io(Bits b, bool write) {
-        b.field(write, 48, rel), b.field(write, 1, below), b.field(write, 1, is_new);
+        b.field(write, 48, rel), b.field(write, 32, again), b.field(write, 1, below), b.field(write, 1, is_new);
         b.field(write, 32, pos_fin), b.field(write, 32, pos_kind), b.field(write, 32, pos_any);
         b.field(write, 9, kinds), b.field(write, 4, kind), b.field(write, 16, conn);
     }
@@ -167,7 +168,7 @@ struct Verdict {
 };
 
 // Table bus request: valid, write, table, lane, index, 512 bits of data (tbl_req_t).
-enum Table { TblExact, TblPage, TblSlot, TblState, TblAction, TblSelector, TblConn, TblFlow };
+enum Table { TblExact, TblPage, TblSlot, TblState, TblAction, TblSelector, TblConn, TblFlow, TblRule = 9, TblRuleState };
 struct Row {
     uint32_t w[16] = {};
     Bits bits() { return Bits(w); }

@@ -17,6 +17,7 @@ pub const SLOTS_LOG2: u32 = 10;
 pub const ROWS_LOG2: u32 = 8;
 pub const SELECTORS: u32 = 8;
 pub const ACTIONS: u32 = 16;
+pub const RULES: u32 = 8;
 
 /// What the model does wrong, and what it is.
 #[derive(Clone, Default)]
@@ -206,6 +207,7 @@ impl State {
             regs::WAYS => faults.ways.unwrap_or(4),
             regs::SELECTORS => SELECTORS,
             regs::ACTIONS => ACTIONS,
+            regs::RULES => RULES,
             regs::DELAY_SLOTS => 64,
             regs::MAX_FRAME => 10240,
             regs::STATUS => {
