@@ -3,10 +3,9 @@
 // Any entry that goes in is watched: it comes out unchanged and once, before every entry with a
 // greater key and every later one with the same, after every other. What is shown has the
 // smallest key of all, and something is shown whenever there is something. Assumed of the user:
-// nothing goes into a full queue unless something leaves it. Keys are only compared, and a step
-// of the induction sees 17 of them: what holds for 5 bits holds for 64.
+// nothing goes into a full queue unless something leaves it.
 //
-// induction: 2 -GKEY_W=5 -GVALUE_W=4 -GDEPTH_LOG2=4
+// induction: 2 -GKEY_W=64 -GVALUE_W=4 -GDEPTH_LOG2=4
 // induction: 2 -GKEY_W=3 -GVALUE_W=1 -GDEPTH_LOG2=1
 // cover: 10 -GKEY_W=3 -GVALUE_W=2 -GDEPTH_LOG2=2
 // mutant: mw_sorted_queue: in_key < cell_q[i%Depth].key => in_key <= cell_q[i%Depth].key

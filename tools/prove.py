@@ -36,6 +36,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RTL = ROOT / "rtl"
 OUT = ROOT / "target" / "prove"
 BIN = ROOT / ".tools/venv/bin"
+SOLVER = ROOT / "tools/bin"
 KEYS = ("uses", "induction", "bmc", "cover", "with", "mutant")
 MODES = {"induction": "prove", "bmc": "bmc", "cover": "cover", "mutant": "bmc"}
 CLASSES = ((2, "< 2 s"), (10, "< 10 s"), (60, "< 1 min"), (300, "< 5 min"), (float("inf"), "> 5 min"))
@@ -46,7 +47,7 @@ mode {mode}
 depth {depth}
 timeout {limit}
 [engines]
-smtbmc z3
+smtbmc bitwuzla
 [script]
 read_slang --threads 1 --top {top} {parameters} {files}
 cutpoint */w:*anyconst_*
@@ -54,6 +55,7 @@ chtype -set $anyconst */t:$anyseq
 cutpoint */w:*anyseq_*
 prep -top {top}
 chformal -assume -assume2assert */c:*.*proof.*
+chformal -cover -remove */c:*.*proof.*
 {prune}
 fminit -seq rst 1'1,1'z {top}
 [files]
@@ -94,7 +96,7 @@ class Run:
             prune="chformal -assert -remove */c:*proof.aux_*" if self.kind == "mutant" else ""))
         tools = [f"--{t.removeprefix('yosys-')}={BIN}/yowasp-{t}" for t in ("yosys", "yosys-smtbmc", "yosys-witness")]
         p = subprocess.run([BIN / "yowasp-sby", *tools, "-f", "run.sby"], cwd=work, text=True, stdout=subprocess.PIPE,
-                           stderr=subprocess.STDOUT, env=dict(os.environ, PATH=f"{BIN}:{os.environ['PATH']}"))
+                           stderr=subprocess.STDOUT, env=dict(os.environ, PATH=f"{BIN}:{SOLVER}:{os.environ['PATH']}"))
         status = work / "run" / "status"
         return status.read_text().split()[0] if status.exists() else "ERROR", p.stdout
 
@@ -169,8 +171,8 @@ def main():
     if args.list:
         print("\n".join(paths))
         return 0
-    if not (BIN / "yowasp-sby").exists() or not (BIN / "z3").exists():
-        sys.exit("prove: no sby or no z3 in .tools/venv; run `make tools` first")
+    if not (BIN / "yowasp-sby").exists() or not any(BIN.parent.glob("lib/python3*/site-packages/bitwuzla*")):
+        sys.exit("prove: no sby or no bitwuzla in .tools/venv; run `make tools` first")
     proofs = [load(path) for name, path in paths.items() if not args.names or name in args.names]
     runs = [r for p in proofs for r in p.runs if r.kind == "mutant" or not args.mutants]
     rows, failed = {p.name: [] for p in proofs}, 0
