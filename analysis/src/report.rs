@@ -322,7 +322,7 @@ fn picture(o: &mut String, p: &Picture<'_>, start_ns: u64) {
             "<h3>{lane}: bytes over time</h3><p class=\"key soft\"><span><i style=\"background:var(--data)\"></i>data</span>\
              <span><i style=\"background:var(--ack)\"></i>acknowledged by the other end</span><span><i style=\"background:var(--again)\"></i>sent again</span>\
              <span>by an event, with its number:</span><span><b style=\"color:var(--bad)\">✕</b> dropped</span><span><b style=\"color:var(--bad)\">□</b> corrupted</span>\
-             <span><b style=\"color:var(--mark)\">◆</b> marked</span><span><b style=\"color:var(--mark)\">⋯●</b> delayed</span></p>"
+             <span><b style=\"color:var(--mark)\">◆</b> marked</span><span><b style=\"color:var(--mark)\">⋯●</b> delayed or reordered</span><span><b style=\"color:var(--mark)\">○</b> its copies</span></p>"
         );
         draw(o, all, &drawn, &acks);
         began(o, all, start_ns);
@@ -547,11 +547,18 @@ fn mark(o: &mut String, v: View, p: &TcpPacket, x: f64, y: f64, title: &str) {
             o,
             "<path d=\"M{x:.1} {y:.1}H{to:.1}\" stroke=\"var(--mark)\" stroke-width=\"1.6\" stroke-dasharray=\"4 3\"/><circle cx=\"{to:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"var(--mark)\"/>"
         );
-    } else {
+    } else if p.marked || p.copies_ns.is_empty() {
         let _ = write!(
             o,
             "<path d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\" fill=\"var(--mark)\"/>",
             y - 5.0
+        );
+    }
+    for &left in p.copies_ns.iter().filter(|left| v.holds(**left)) {
+        let _ = write!(
+            o,
+            "<circle cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"none\" stroke=\"var(--mark)\" stroke-width=\"1.4\"/>",
+            v.x(left)
         );
     }
     if let Some(n) = p.event {

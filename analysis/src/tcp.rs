@@ -27,6 +27,8 @@ pub struct TcpPacket {
     pub corrupted: bool,
     /// Held back by an event.
     pub delayed: bool,
+    /// When the first beats of its copies left.
+    pub copies_ns: Vec<u64>,
     /// Sequence number.
     pub seq: u32,
     /// Acknowledgement number, meaningful with the ACK flag.
@@ -363,8 +365,8 @@ impl Sender {
         (cause, count, reaction)
     }
 
-    /// An acknowledgement from the other end that got past the card.
-    fn acknowledge(&mut self, p: &TcpPacket, out: &mut Direction) {
+    /// An acknowledgement from the other end that got past the card at some time.
+    fn acknowledge(&mut self, p: &TcpPacket, at: u64, out: &mut Direction) {
         let Some(ack) = self.relative(p.ack, self.acked) else {
             return;
         };
@@ -375,7 +377,7 @@ impl Sender {
                 && s.transmissions == 1
                 && s.end == ack
             {
-                let rtt = p.time_ns.saturating_sub(s.time);
+                let rtt = at.saturating_sub(s.time);
                 out.rtt_far_ns = Some(out.rtt_far_ns.map_or(rtt, |r| r.min(rtt)));
             }
             self.acked = ack;
@@ -387,7 +389,7 @@ impl Sender {
             && self.highest > self.acked
             && (p.window == self.last_ack_window || !p.sack.is_empty())
         {
-            self.duplicates.push(p.time_ns);
+            self.duplicates.push(at);
         }
         self.last_ack_window = p.window;
         for (from, to) in &p.sack {
@@ -402,7 +404,7 @@ impl Sender {
                 && to > from
                 && !self.sacked.iter().any(|(f, t, _)| *f <= from && *t >= to)
             {
-                self.sacked.push((from, to, p.time_ns));
+                self.sacked.push((from, to, at));
             }
         }
     }
@@ -419,11 +421,30 @@ pub fn analyze(connection: u16, packets: &[TcpPacket]) -> Connection {
     let mut reset = None;
     let mut first_syn = None;
     let mut handshake_ns = None;
+    // What an end sends, and what of it gets past the card to the other end, in order of time.
+    let mut steps: Vec<(u64, bool, &TcpPacket)> = Vec::with_capacity(2 * packets.len());
     for p in packets {
+        steps.push((p.time_ns, false, p));
+        if !p.lost() {
+            let times = p.left_ns.iter().chain(&p.copies_ns);
+            steps.extend(times.map(|&at| (at, true, p)));
+        }
+    }
+    steps.sort_by_key(|&(at, ..)| at);
+    for (at, passed, p) in steps {
         let (me, other) = match p.lane {
             Lane::AtoB => (0, 1),
             Lane::BtoA => (1, 0),
         };
+        if passed {
+            if p.flags & ACK != 0 {
+                senders[other].acknowledge(p, at, &mut directions[other]);
+                if handshake_ns.is_none() && p.flags & SYN == 0 && senders[other].syn.is_some() {
+                    handshake_ns = first_syn.map(|t| at.saturating_sub(t));
+                }
+            }
+            continue;
+        }
         if p.flags & SYN != 0 {
             let base = p.seq.wrapping_add(1);
             let repeated = senders[me].syn.filter(|_| senders[me].base == Some(base));
@@ -474,13 +495,6 @@ pub fn analyze(connection: u16, packets: &[TcpPacket]) -> Connection {
         }
         if p.flags & RST != 0 {
             reset.get_or_insert(p.number);
-        }
-        // What the card held back or dropped the sender has not heard of.
-        if p.flags & ACK != 0 && !p.lost() {
-            senders[other].acknowledge(p, &mut directions[other]);
-            if handshake_ns.is_none() && p.flags & SYN == 0 && senders[other].syn.is_some() {
-                handshake_ns = first_syn.map(|t| p.time_ns.saturating_sub(t));
-            }
         }
     }
     let span = |f: fn(&[TcpPacket]) -> Option<&TcpPacket>| f(packets).map_or(0, |p| p.time_ns);

@@ -22,7 +22,7 @@ pub struct View {
 /// they are in the pcapng export.
 pub fn read(capture: &Capture, event: impl Fn(&Record) -> Option<u32>) -> View {
     let mut view = View::default();
-    // Touched packets that have not been seen to leave: key of the packet to its place.
+    // Touched packets: key of the packet to its place.
     let mut open: HashMap<u64, (u16, usize)> = HashMap::new();
     let mut entries = capture.by_time();
     let mut number = 0;
@@ -37,13 +37,16 @@ pub fn read(capture: &Capture, event: impl Fn(&Record) -> Option<u32>) -> View {
         };
         let packets = view.connections.entry(connection).or_default();
         if r.tap == Tap::Egress {
-            let place = open
-                .remove(&r.packet_key())
-                .filter(|(c, _)| *c == connection);
-            if let Some(packet) = place.and_then(|(_, i)| packets.get_mut(i)) {
+            let place = open.get(&r.packet_key()).filter(|(c, _)| *c == connection);
+            let Some(packet) = place.and_then(|(_, i)| packets.get_mut(*i)) else {
+                continue;
+            };
+            if r.actions.contains(Actions::DUPLICATE) {
+                packet.copies_ns.push(r.time.0);
+            } else {
                 packet.left_ns = Some(r.time.0);
                 packet.corrupted = r.actions.contains(Actions::CORRUPT);
-                packet.delayed = r.actions.contains(Actions::DELAY);
+                packet.delayed = !r.actions.is_disjoint(Actions::DELAY | Actions::REORDER);
                 packet.marked = r.actions.contains(Actions::ECN);
             }
             continue;
@@ -59,6 +62,7 @@ pub fn read(capture: &Capture, event: impl Fn(&Record) -> Option<u32>) -> View {
             left_ns: asked.is_empty().then_some(r.time.0),
             corrupted: false,
             delayed: false,
+            copies_ns: Vec::new(),
             seq: r.f0,
             ack: r.f1,
             window: r.f2,

@@ -399,6 +399,8 @@ events:
   - {direction: a-to-b, packet: 3, action: drop}
   - {direction: a-to-b, packet: 1, iterations: 2, action: ecn}
   - {direction: a-to-b, packet: 10, action: {delay: 20us}}
+  - {direction: a-to-b, packet: 20, action: {reorder: {after: 7, of: lane}}}
+  - {direction: a-to-b, packet: 30, action: {reorder: 3, duplicate: {copies: 2, gap: 5us}}}
 ",
     );
     frames(&plan.path("frames.pcapng"), 200);
@@ -418,6 +420,10 @@ events:
             (0..1000).contains(&error),
             "{delay}: latency of the card and of the port at most"
         );
+        let firing = |event: usize| &run["findings"]["events"][event]["firings"][0];
+        assert_eq!(firing(3)["moved"]["places"], 7);
+        assert_eq!(firing(4)["moved"]["places"], 3);
+        assert_eq!(firing(4)["copies"]["left"], 2);
         let read = |name: &str| fs::read(plan.path(out).join(name)).expect("file");
         (read("capture.mwc"), read("seen.pcapng"))
     });

@@ -6,7 +6,8 @@ use midwire_trace::Lane;
 
 use crate::merge::{self, MergedClause, Position, PositionKey};
 use crate::plan::{
-    Action, CorruptBase, Event, Iterations, Kind, Network, Plan, Selector, Transport, lane_from,
+    Action, CorruptBase, Event, Iterations, Kind, Network, Plan, ReorderScope, Selector, Transport,
+    lane_from,
 };
 use crate::run_file::{ClauseRecord, PositionRecord};
 
@@ -49,6 +50,7 @@ pub fn compile(plan: &Plan) -> Compiled {
             .iter()
             .map(|(key, clauses)| position(key, clauses))
             .collect(),
+        reorder_timeout: Some(driver::Nanos(plan.timeouts.reorder.as_nanos())),
         ..driver::Program::default()
     };
     Compiled { program, positions }
@@ -191,6 +193,18 @@ fn action(action: &Action) -> driver::Action {
             mask: corrupt.mask,
         }),
         delay: action.delay.map(|delay| driver::Nanos(delay.as_nanos())),
+        reorder: action.reorder.map(|reorder| driver::Reorder {
+            // A plan's numbers are in range.
+            packets: u16::try_from(reorder.after).unwrap_or(u16::MAX),
+            of: match reorder.of {
+                ReorderScope::Connection => driver::ReorderScope::Connection,
+                ReorderScope::Lane => driver::ReorderScope::Lane,
+            },
+        }),
+        duplicate: action.duplicate.map(|duplicate| driver::Duplicate {
+            copies: u8::try_from(duplicate.copies).unwrap_or(u8::MAX),
+            gap: driver::Nanos(duplicate.gap.as_nanos()),
+        }),
         ..driver::Action::default()
     }
 }

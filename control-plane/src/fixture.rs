@@ -112,6 +112,8 @@ pub fn findings() -> Findings {
         left_ns: None,
         failure: None,
         delay: None,
+        moved: None,
+        copies: None,
         ecn: None,
         changed: Vec::new(),
     };

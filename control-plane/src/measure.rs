@@ -11,7 +11,9 @@ use midwire_trace::packet::Packet;
 use midwire_trace::{Actions, Capture, Flags, Lane, Record, Tap};
 
 use crate::plan::{Duration, Event, Iterations, Plan};
-use crate::run_file::{ChangedByte, DelayMeasure, EventRecord, Firing, PositionRecord};
+use crate::run_file::{
+    ChangedByte, CopiesMeasure, DelayMeasure, EventRecord, Firing, MoveMeasure, PositionRecord,
+};
 use crate::text::time;
 
 /// A packet that hit a slot.
@@ -19,6 +21,7 @@ use crate::text::time;
 struct Touched {
     ingress: Option<Seen>,
     egress: Option<Seen>,
+    copies: Vec<Seen>,
 }
 
 #[derive(Debug)]
@@ -39,6 +42,7 @@ impl Seen {
 struct Hit<'a> {
     ingress: &'a Seen,
     egress: Option<&'a Seen>,
+    copies: &'a [Seen],
     /// The n-th at this position; saturates like the records do.
     iteration: u8,
 }
@@ -68,14 +72,17 @@ impl TouchedPackets {
                 .packets
                 .entry((record.lane, record.packet_id))
                 .or_default();
-            let place = match record.tap {
-                Tap::Ingress => &mut packet.ingress,
-                Tap::Egress => &mut packet.egress,
-            };
-            *place = Some(Seen {
+            let seen = Seen {
                 record,
                 snapshot: entry.snapshot.to_vec(),
-            });
+            };
+            match record.tap {
+                Tap::Ingress => packet.ingress = Some(seen),
+                Tap::Egress if record.actions.contains(Actions::DUPLICATE) => {
+                    packet.copies.push(seen);
+                }
+                Tap::Egress => packet.egress = Some(seen),
+            }
         }
         touched
     }
@@ -89,9 +96,7 @@ impl TouchedPackets {
         let packets = || {
             self.packets
                 .range((at, 0)..=(at, u32::MAX))
-                .filter_map(|(_, touched)| {
-                    Some((touched.ingress.as_ref()?, touched.egress.as_ref()))
-                })
+                .filter_map(|(_, touched)| Some((touched.ingress.as_ref()?, touched)))
         };
         let named = |seen: &Seen| seen.record.slot == Some(position.slot);
         let hidden = |seen: &Seen| {
@@ -107,9 +112,10 @@ impl TouchedPackets {
         packets()
             .filter(|(ingress, _)| named(ingress) || take_hidden && hidden(ingress))
             .zip(1_u64..)
-            .map(|((ingress, egress), n)| Hit {
+            .map(|((ingress, touched), n)| Hit {
                 ingress,
-                egress,
+                egress: touched.egress.as_ref(),
+                copies: &touched.copies,
                 iteration: u8::try_from(n).unwrap_or(u8::MAX),
             })
             .collect()
@@ -275,6 +281,7 @@ fn firing(event: &Event, hit: &Hit<'_>) -> Firing {
     let Hit {
         ingress,
         egress,
+        copies,
         iteration,
     } = *hit;
     let asked = &event.action;
@@ -285,6 +292,8 @@ fn firing(event: &Event, hit: &Hit<'_>) -> Firing {
         left_ns: egress.map(|egress| egress.record.time.0),
         failure: None,
         delay: None,
+        moved: None,
+        copies: None,
         ecn: None,
         changed: Vec::new(),
     };
@@ -318,6 +327,45 @@ fn firing(event: &Event, hit: &Hit<'_>) -> Firing {
             firing.failure = Some(format!("it left after {} already", time(measured_ns)));
         }
     }
+    if let Some(reorder) = asked.reorder {
+        if done.contains(Actions::REORDER) {
+            let (asked, places) = (reorder.after, u32::from(egress.record.f2));
+            firing.moved = Some(MoveMeasure { asked, places });
+            if places < asked {
+                let waited = egress.record.time.since(ingress.record.time).0;
+                firing.failure = Some(format!(
+                    "only {places} of {asked} packets left before it in {}",
+                    time(waited)
+                ));
+            }
+        } else {
+            firing.failure = Some("it was not reordered: no room to hold it back".to_owned());
+        }
+    }
+    if let Some(duplicate) = asked.duplicate {
+        let times = [egress]
+            .into_iter()
+            .chain(copies)
+            .map(|seen| seen.record.time);
+        let times: Vec<_> = times.collect();
+        let gaps = times.windows(2).map(|pair| pair[1].since(pair[0]).0);
+        let left = copies.len() as u32;
+        firing.copies = Some(CopiesMeasure {
+            asked: duplicate.copies,
+            left,
+            asked_gap_ns: duplicate.gap.as_nanos(),
+            gaps_ns: gaps.clone().min().zip(gaps.max()),
+        });
+        if left != duplicate.copies {
+            let asked = duplicate.copies;
+            firing.failure = Some(match left {
+                0 => "no copy left: no room to keep it".to_owned(),
+                _ => format!("{left} of {asked} copies left"),
+            });
+        } else if copies.iter().any(|copy| copy.snapshot != egress.snapshot) {
+            firing.failure = Some("a copy differs from the packet".to_owned());
+        }
+    }
     if asked.ecn {
         let left_as_ce = firing.ecn.is_none_or(|(_, after)| after == 3);
         if !done.contains(Actions::ECN) || !left_as_ce {
@@ -348,12 +396,29 @@ fn tell(event: &Event, firing: &Firing, start_ns: u64) -> String {
     }
     if let Some(delay) = firing.delay {
         parts.push(format!(
-            "left {} later (asked {}, {}{})",
+            "left {} later {}",
             time(delay.measured_ns),
-            Duration(delay.asked_ns).for_people(),
-            if delay.error_ns < 0 { '−' } else { '+' },
-            time(delay.error_ns.unsigned_abs())
+            against(delay.measured_ns, delay.asked_ns)
         ));
+    }
+    if let Some(MoveMeasure { asked, places }) = firing.moved {
+        let word = if places == 1 { "place" } else { "places" };
+        parts.push(format!("moved back {places} {word} (asked {asked}) {at}"));
+    }
+    if let Some(copies) = firing.copies
+        && let Some((shortest, longest)) = copies.gaps_ns
+    {
+        let asked = copies.asked_gap_ns;
+        // The gap that is furthest from what was asked.
+        let gap = match shortest.abs_diff(asked) > longest.abs_diff(asked) {
+            true => shortest,
+            false => longest,
+        };
+        let copies = match copies.left {
+            1 => "1 copy".to_owned(),
+            n => format!("{n} copies"),
+        };
+        parts.push(format!("{copies} by {} {}", time(gap), against(gap, asked)));
     }
     if event.action.ecn {
         parts.push(match firing.ecn {
@@ -378,6 +443,16 @@ fn tell(event: &Event, firing: &Firing, start_ns: u64) -> String {
         });
     }
     parts.join(", ")
+}
+
+/// `(asked 5 ms, +3 ns)`
+fn against(measured_ns: u64, asked_ns: u64) -> String {
+    format!(
+        "(asked {}, {}{})",
+        Duration(asked_ns).for_people(),
+        if measured_ns < asked_ns { '−' } else { '+' },
+        time(measured_ns.abs_diff(asked_ns))
+    )
 }
 
 /// RFC 3168, section 5.
@@ -456,6 +531,7 @@ mod tests {
                 Touched {
                     ingress: Some(ingress),
                     egress,
+                    copies: Vec::new(),
                 },
             )
         });
@@ -559,6 +635,75 @@ mod tests {
             let all = vec![packet(1, 1, good, Actions::DELAY), packet(2, 2, left, done)];
             assert!(!measured("{delay: 1ms}", all).done);
         }
+    }
+
+    #[test]
+    fn a_packet_moves_as_far_as_others_left_before_it() {
+        let packet = |id, n, places, done| {
+            let ingress = seen(id, n, Tap::Ingress, 5_000, Actions::REORDER, &frame(2));
+            let mut egress = seen(id, n, Tap::Egress, 105_000, done, &frame(2));
+            egress.record.f2 = places;
+            (ingress, Some(egress))
+        };
+        let all = |second| vec![packet(1, 1, 3, Actions::REORDER), second];
+        let record = measured("{reorder: 3}", all(packet(2, 2, 4, Actions::REORDER)));
+        assert!(record.done, "{record:?}");
+        let (asked, places) = (3, 4);
+        assert_eq!(record.firings[1].moved, Some(MoveMeasure { asked, places }));
+        assert!(
+            record
+                .measured
+                .ends_with("moved back 4 places (asked 3) at 4000 ns"),
+            "{}",
+            record.measured
+        );
+        let record = measured("{reorder: 3}", all(packet(2, 2, 1, Actions::REORDER)));
+        assert!(
+            !record.done
+                && record
+                    .measured
+                    .contains("only 1 of 3 packets left before it in 100.0"),
+            "{}",
+            record.measured
+        );
+        assert!(!measured("{reorder: 3}", all(packet(2, 2, 0, Actions(0)))).done);
+    }
+
+    #[test]
+    fn copies_are_counted_and_compared() {
+        let packet = |id, n| {
+            (
+                seen(id, n, Tap::Ingress, 5_000, Actions::DUPLICATE, &frame(2)),
+                Some(seen(id, n, Tap::Egress, 5_100, Actions(0), &frame(2))),
+            )
+        };
+        let copy = |ns, frame: &[u8]| seen(1, 1, Tap::Egress, ns, Actions::DUPLICATE, frame);
+        let measured = |first: Vec<Seen>| {
+            let mut packets = packets(vec![packet(1, 1), packet(2, 2)]);
+            packets.packets.get_mut(&(Lane::AtoB, 1)).unwrap().copies = first;
+            let last = vec![copy(15_100, &frame(2)), copy(25_100, &frame(2))];
+            packets.packets.get_mut(&(Lane::AtoB, 2)).unwrap().copies = last;
+            let event = event("{duplicate: {copies: 2, gap: 10us}}");
+            measure(1, &event, &[position(2, 2)], &packets)
+        };
+        let record = measured(vec![copy(15_103, &frame(2)), copy(25_108, &frame(2))]);
+        assert!(record.done, "{record:?}");
+        assert_eq!(
+            record.firings[0].copies.unwrap().gaps_ns,
+            Some((10_003, 10_005))
+        );
+        assert!(
+            record
+                .measured
+                .contains("2 copies by 10.0 µs (asked 10 µs, +5 ns)"),
+            "{}",
+            record.measured
+        );
+        let record = measured(vec![copy(15_103, &frame(2))]);
+        assert!(!record.done && record.measured.contains("1 of 2 copies left"));
+        let record = measured(vec![copy(15_103, &frame(2)), copy(25_108, &frame(1))]);
+        assert!(!record.done && record.measured.contains("a copy differs"));
+        assert!(!measured(vec![]).done);
     }
 
     #[test]

@@ -89,11 +89,19 @@ fn combine(a: &Action, b: &Action) -> Result<Action, &'static str> {
     if a.delay.is_some() && b.delay.is_some() {
         return Err("both delay it");
     }
+    if a.reorder.is_some() && b.reorder.is_some() {
+        return Err("both reorder it");
+    }
+    if a.duplicate.is_some() && b.duplicate.is_some() {
+        return Err("both duplicate it");
+    }
     Ok(Action {
         drop: false,
         ecn: a.ecn || b.ecn,
         corrupt: a.corrupt.or(b.corrupt),
         delay: a.delay.or(b.delay),
+        reorder: a.reorder.or(b.reorder),
+        duplicate: a.duplicate.or(b.duplicate),
     })
 }
 

@@ -428,16 +428,23 @@ impl Stage<'_> {
     }
 
     /// Waits until no port has seen a frame for as long as the plan asks; frames that events
-    /// hold back have left by then.
+    /// hold back, and their copies, have left by then.
     fn settle(&mut self, device: &dyn Device, capture: &dyn Capturing) -> Step<()> {
-        let held = self
-            .plan
-            .events
-            .iter()
-            .filter_map(|event| event.action.delay)
-            .max();
-        let quiet =
-            self.plan.timeouts.quiet.to_std() + held.map_or(Duration::ZERO, |delay| delay.to_std());
+        let plan = &self.plan;
+        let held = |event: &plan::Event| {
+            let action = &event.action;
+            let delay = action.delay.map_or(Duration::ZERO, |delay| delay.to_std());
+            let turn = match action.reorder {
+                Some(_) => plan.timeouts.reorder.to_std(),
+                None => Duration::ZERO,
+            };
+            let copies = action.duplicate.map_or(Duration::ZERO, |duplicate| {
+                duplicate.gap.to_std() * duplicate.copies
+            });
+            delay.max(turn) + copies
+        };
+        let held = plan.events.iter().map(held).max().unwrap_or_default();
+        let quiet = plan.timeouts.quiet.to_std() + held;
         // Virtual time has no silence to wait for: what is played is over.
         if self.plan.time() == plan::CardTime::Virtual {
             return Ok(());

@@ -248,6 +248,12 @@ pub struct Firing {
     /// Delay asked against delay measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<DelayMeasure>,
+    /// Packets that were to leave before it, and those that did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moved: Option<MoveMeasure>,
+    /// Its copies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies: Option<CopiesMeasure>,
     /// ECN field before and after, 0 to 3, when the snapshots hold it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecn: Option<(u8, u8)>,
@@ -265,6 +271,28 @@ pub struct DelayMeasure {
     pub measured_ns: u64,
     /// Measured less asked, ns.
     pub error_ns: i64,
+}
+
+/// How far a packet moved back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MoveMeasure {
+    /// Later packets that the plan wants to leave before it.
+    pub asked: u32,
+    /// Those that left before it.
+    pub places: u32,
+}
+
+/// Copies of a packet, asked and measured from first beat to first beat at egress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopiesMeasure {
+    /// How many the plan asks for.
+    pub asked: u32,
+    /// How many left.
+    pub left: u32,
+    /// What the plan asks for from one to the next, ns.
+    pub asked_gap_ns: u64,
+    /// The shortest and the longest gap that the records show, ns.
+    pub gaps_ns: Option<(u64, u64)>,
 }
 
 /// A byte that left other than it came.

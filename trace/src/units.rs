@@ -339,6 +339,12 @@ macro_rules! bits {
                 self.0 & other.0 == other.0
             }
 
+            /// Whether no bit of `other` is set.
+            #[inline]
+            pub const fn is_disjoint(self, other: Self) -> bool {
+                self.0 & other.0 == 0
+            }
+
             /// Whether no bit is set.
             #[inline]
             pub const fn is_empty(self) -> bool {

@@ -15,6 +15,7 @@ fn packet(number: u64, lane: Lane, time_ns: u64) -> TcpPacket {
         left_ns: Some(time_ns),
         corrupted: false,
         delayed: false,
+        copies_ns: Vec::new(),
         seq: 0,
         ack: 0,
         window: 500,

@@ -38,6 +38,7 @@ impl Script {
             left_ns: Some(time_ns),
             corrupted: false,
             delayed: false,
+            copies_ns: Vec::new(),
             seq,
             ack,
             window: 500,
@@ -81,6 +82,21 @@ impl Script {
     fn run(&self) -> Connection {
         analyze(0, &self.packets)
     }
+}
+
+#[test]
+fn copies_of_an_acknowledgement_count_when_they_leave() {
+    let mut s = Script::new();
+    s.data(10 * MS, 1);
+    s.data(11 * MS, 2);
+    s.data(12 * MS, 3);
+    let ack = s.ack(20 * MS, 2);
+    ack.copies_ns = vec![21 * MS, 22 * MS, 23 * MS];
+    s.data(24 * MS, 2);
+    let found = s.run().retransmissions;
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].cause, found[0].duplicate_acks), (Cause::Fast, 3));
+    assert_eq!(found[0].reaction_ns, Some(MS));
 }
 
 #[test]

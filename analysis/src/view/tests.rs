@@ -71,6 +71,20 @@ fn what_became_of_a_touched_packet_is_in_its_second_record() {
 }
 
 #[test]
+fn copies_leave_after_the_packet_itself() {
+    let asked = Actions::REORDER | Actions::DUPLICATE;
+    let view = view(&[
+        (record(Tap::Ingress, 0, 1_000, asked), &[]),
+        (record(Tap::Egress, 0, 5_000, Actions::REORDER), &[]),
+        (record(Tap::Egress, 0, 6_000, Actions::DUPLICATE), &[]),
+        (record(Tap::Egress, 0, 7_000, Actions::DUPLICATE), &[]),
+    ]);
+    let packet = &view.connections[&2][0];
+    assert_eq!((packet.left_ns, packet.delayed), (Some(5_000), true));
+    assert_eq!(packet.copies_ns, [6_000, 7_000]);
+}
+
+#[test]
 fn an_event_that_the_card_did_not_carry_out_leaves_no_trace() {
     let view = view(&[
         (record(Tap::Ingress, 0, 1_000, Actions::DELAY), &[]),

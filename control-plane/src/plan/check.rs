@@ -24,6 +24,7 @@ const MAX_BYTE: u64 = 1 << 47;
 const MAX_WRITE: u64 = 16 << 20;
 /// 40 bits of nanoseconds hold it.
 const MAX_DELAY_NS: u64 = 1_000_000_000_000;
+const MAX_GAP_NS: u64 = 4_000_000_000;
 
 /// Every mistake of a plan that serde could read.
 pub(super) fn check(plan: &Plan, tree: &Node) -> Vec<Mistake> {
@@ -620,18 +621,24 @@ impl<'a> Checker<'a> {
             ecn,
             corrupt,
             delay,
+            reorder,
+            duplicate,
         } = &event.action;
-        let others = *ecn || corrupt.is_some() || delay.is_some();
+        let others = *ecn
+            || corrupt.is_some()
+            || delay.is_some()
+            || reorder.is_some()
+            || duplicate.is_some();
         if !drop && !others {
             self.mistake(
                 at!["events", i, "action"],
-                format!("event {n} does nothing: expected drop, ecn, corrupt or delay"),
+                format!("event {n} does nothing: expected drop, ecn, corrupt, delay, reorder or duplicate"),
             );
         }
         if *drop && others {
             self.mistake(
                 at!["events", i, "action"],
-                format!("event {n}: a packet that is dropped can't be changed or delayed, expected drop alone"),
+                format!("event {n}: a packet that is dropped can't have another action, expected drop alone"),
             );
         }
         if let Some(delay) = delay
@@ -641,6 +648,33 @@ impl<'a> Checker<'a> {
                 at!["events", i, "action", "delay"],
                 format!("event {n}: delay {delay}, expected 1ns to 1000s"),
             );
+        }
+        if let Some(reorder) = reorder
+            && !(1..=u32::from(u16::MAX)).contains(&reorder.after)
+        {
+            let after = reorder.after;
+            self.mistake(
+                at!["events", i, "action", "reorder"],
+                format!(
+                    "event {n}: {after} packets before it, expected 1 to {}",
+                    u16::MAX
+                ),
+            );
+        }
+        if let Some(duplicate) = duplicate {
+            let copies = duplicate.copies;
+            if !(1..=u32::from(u8::MAX)).contains(&copies) {
+                self.mistake(
+                    at!["events", i, "action", "duplicate"],
+                    format!("event {n}: {copies} copies, expected 1 to {}", u8::MAX),
+                );
+            }
+            if duplicate.gap.as_nanos() > MAX_GAP_NS {
+                self.mistake(
+                    at!["events", i, "action", "duplicate", "gap"],
+                    format!("event {n}: gap {}, expected 0ns to 4s", duplicate.gap),
+                );
+            }
         }
         if let Some(corrupt) = corrupt {
             if corrupt.mask == 0 {
@@ -878,17 +912,19 @@ impl<'a> Checker<'a> {
                 format!("snapshot of {snapshot} bytes: expected 0 to {MAX_FRAME}"),
             );
         }
-        let hour = 3_600_000_000_000;
+        let second = 1_000_000_000;
+        let hour = 3_600 * second;
         for (key, value, most) in [
             ("traffic", self.plan.timeouts.traffic, 24 * hour),
             ("quiet", self.plan.timeouts.quiet, hour),
+            ("reorder", self.plan.timeouts.reorder, 4 * second),
         ] {
             if !(1..=most).contains(&value.as_nanos()) {
                 self.mistake(
                     at!["timeouts", key],
                     format!(
                         "timeout {value}: expected above 0 and at most {}s",
-                        most / 1_000_000_000
+                        most / second
                     ),
                 );
             }

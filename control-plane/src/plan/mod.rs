@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_saphyr::{MessageFormatter, RenderOptions, SnippetMode, UserMessageFormatter};
 
 pub use source::Place;
+use values::number_or_map;
 pub use values::{Duration, IterationRange, Iterations, Network, RunLength, Size};
 
 /// The one version of the format.
@@ -390,6 +391,12 @@ pub struct Action {
     /// The packet leaves this much later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
+    /// Later packets leave before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder: Option<Reorder>,
+    /// The packet leaves more than once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duplicate: Option<Duplicate>,
 }
 
 /// The long form of [`Action`].
@@ -409,6 +416,12 @@ struct ActionMap {
     /// The packet leaves this much later.
     #[serde(default)]
     delay: Option<Duration>,
+    /// Later packets leave before it.
+    #[serde(default)]
+    reorder: Option<Reorder>,
+    /// The packet leaves more than once.
+    #[serde(default)]
+    duplicate: Option<Duplicate>,
 }
 
 impl<'de> Deserialize<'de> for Action {
@@ -417,7 +430,9 @@ impl<'de> Deserialize<'de> for Action {
         impl<'de> Visitor<'de> for Reader {
             type Value = Action;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("drop, ecn, or a mapping of drop, ecn, corrupt and delay")
+                f.write_str(
+                    "drop, ecn, or a mapping of drop, ecn, corrupt, delay, reorder and duplicate",
+                )
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Action, E> {
                 match text {
@@ -438,12 +453,16 @@ impl<'de> Deserialize<'de> for Action {
                     ecn,
                     corrupt,
                     delay,
+                    reorder,
+                    duplicate,
                 } = Deserialize::deserialize(de::value::MapAccessDeserializer::new(map))?;
                 Ok(Action {
                     drop,
                     ecn,
                     corrupt,
                     delay,
+                    reorder,
+                    duplicate,
                 })
             }
         }
@@ -482,7 +501,140 @@ impl fmt::Display for Action {
         if let Some(delay) = self.delay {
             parts.push(format!("delay {delay}"));
         }
+        if let Some(reorder) = self.reorder {
+            parts.push(format!("reorder {reorder}"));
+        }
+        if let Some(duplicate) = self.duplicate {
+            parts.push(format!("duplicate {duplicate}"));
+        }
         f.write_str(&parts.join(" + "))
+    }
+}
+
+/// A packet that leaves after packets that came later: a number of packets of its connection, or
+/// a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct Reorder {
+    /// So many leave before it.
+    pub after: u32,
+    /// Whose.
+    pub of: ReorderScope,
+}
+
+/// Whose packets count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReorderScope {
+    /// Those of the packet's connection, in its direction.
+    #[default]
+    Connection,
+    /// All that go in its direction.
+    Lane,
+}
+
+/// The long form of [`Reorder`].
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct ReorderMap {
+    /// So many later packets leave before it.
+    #[schemars(range(min = 1, max = 65535))]
+    after: u32,
+    /// Whose packets count. Default connection.
+    #[serde(default)]
+    of: ReorderScope,
+}
+
+impl From<ReorderMap> for Reorder {
+    fn from(ReorderMap { after, of }: ReorderMap) -> Self {
+        Reorder { after, of }
+    }
+}
+
+impl From<u32> for Reorder {
+    fn from(after: u32) -> Self {
+        let of = ReorderScope::default();
+        Reorder { after, of }
+    }
+}
+
+number_or_map!(
+    Reorder,
+    ReorderMap,
+    65535,
+    "a number of packets, or a mapping of after and of",
+    "Later packets that leave before it."
+);
+
+impl fmt::Display for Reorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.after)?;
+        match self.of {
+            ReorderScope::Connection => Ok(()),
+            ReorderScope::Lane => f.write_str(" of the lane"),
+        }
+    }
+}
+
+/// Copies of a packet: their number, or a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct Duplicate {
+    /// How many besides the packet itself.
+    pub copies: u32,
+    /// From the packet to its first copy, and from copy to copy.
+    pub gap: Duration,
+}
+
+/// The long form of [`Duplicate`].
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(inline)]
+struct DuplicateMap {
+    /// How many besides the packet itself. Default 1.
+    #[serde(default = "one_copy")]
+    #[schemars(range(min = 1, max = 255))]
+    copies: u32,
+    /// From the packet to its first copy, and from copy to copy. Default 0ns: back to back.
+    #[serde(default = "no_gap")]
+    gap: Duration,
+}
+
+fn one_copy() -> u32 {
+    1
+}
+
+fn no_gap() -> Duration {
+    Duration(0)
+}
+
+impl From<DuplicateMap> for Duplicate {
+    fn from(DuplicateMap { copies, gap }: DuplicateMap) -> Self {
+        Duplicate { copies, gap }
+    }
+}
+
+impl From<u32> for Duplicate {
+    fn from(copies: u32) -> Self {
+        let gap = no_gap();
+        Duplicate { copies, gap }
+    }
+}
+
+number_or_map!(
+    Duplicate,
+    DuplicateMap,
+    255,
+    "a number of copies, or a mapping of copies and gap",
+    "Copies besides the packet itself."
+);
+
+impl fmt::Display for Duplicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.copies)?;
+        match self.gap {
+            Duration(0) => Ok(()),
+            gap => write!(f, " by {gap}"),
+        }
     }
 }
 
@@ -663,6 +815,9 @@ pub struct Timeouts {
     /// Silence on both ports after which a run is over. Default 250ms.
     #[serde(default = "default_quiet")]
     pub quiet: Duration,
+    /// Time after which a reordered packet leaves though too few left before it. Default 100ms.
+    #[serde(default = "default_reorder_timeout")]
+    pub reorder: Duration,
 }
 
 fn default_traffic_timeout() -> Duration {
@@ -673,11 +828,16 @@ fn default_quiet() -> Duration {
     Duration(250_000_000)
 }
 
+fn default_reorder_timeout() -> Duration {
+    Duration(100_000_000)
+}
+
 impl Default for Timeouts {
     fn default() -> Self {
         Timeouts {
             traffic: default_traffic_timeout(),
             quiet: default_quiet(),
+            reorder: default_reorder_timeout(),
         }
     }
 }

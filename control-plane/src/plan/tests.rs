@@ -81,6 +81,8 @@ fn a_plan_survives_json() {
         "{TAPS}events:
   - {{direction: a-to-b, packet: 5, iterations: [1-2, 7], action: {{ecn: true, delay: 2500ns}}}}
   - {{direction: a-to-b, byte: 70000, action: {{corrupt: {{at: ip, offset: 8, mask: 0xff}}}}}}
+  - {{direction: a-to-b, packet: 7, action: {{reorder: 3, duplicate: {{copies: 2, gap: 10us}}}}}}
+  - {{direction: a-to-b, packet: 8, action: {{reorder: {{after: 2, of: lane}}, duplicate: 1}}}}
 expect:
   - traffic: completes
   - retransmission: {{packet: 5, within: 1s, cause: tail-probe}}
@@ -224,6 +226,31 @@ fn event_mistakes_are_located() {
         "{direction: a-to-b, packet: 1, action: {delay: 1001s}}",
         52,
         "1ns to 1000s",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: {drop: true, duplicate: 1}}",
+        44,
+        "drop alone",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: {reorder: 0}}",
+        54,
+        "expected 1 to 65535",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: {reorder: {of: lane}}}",
+        55,
+        "missing field `after`",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: {duplicate: 256}}",
+        56,
+        "expected 1 to 255",
+    );
+    event_mistake(
+        "{direction: a-to-b, packet: 1, action: {duplicate: {gap: 5s}}}",
+        62,
+        "0ns to 4s",
     );
     event_mistake(
         "{direction: a-to-b, packet: 1, action: {corrupt: {mask: 0}}}",
