@@ -215,7 +215,7 @@ fn actions_out_of_range_are_refused() {
 }
 
 #[test]
-fn equal_actions_are_shared_and_lie_as_documented() {
+fn an_action_lies_as_documented() {
     let all = Action {
         drop: false,
         ecn: Some(Ecn::Ect1),
@@ -253,16 +253,7 @@ fn equal_actions_are_shared_and_lie_as_documented() {
         arm: Some(0x21),
         disarm: Some(0x12),
     };
-    let program = Program {
-        positions: vec![
-            at(nth(1), vec![clause(1, Some(2), DROP), clause(3, None, all)]),
-            at(nth(2), vec![clause(1, Some(1), all)]),
-        ],
-        ..Program::default()
-    };
-    let actions = rows(&program, Table::Action);
-    assert_eq!(actions.len(), 2);
-    let row = actions[1].row;
+    let row = all.row();
     assert_eq!(row.get(0, 4), 0b1110);
     assert_eq!(row.get(4, 40), 0x12_3456_789a);
     assert_eq!(
@@ -282,6 +273,56 @@ fn equal_actions_are_shared_and_lie_as_documented() {
     assert_eq!(row.get(301, 7), 0x21 << 1 | 1);
     assert_eq!(row.get(308, 7), 0x12 << 1 | 1);
     assert_eq!(row.get(315, 197), 0);
+}
+
+#[test]
+fn what_the_card_would_pass_over_is_refused() {
+    for (action, what) in [
+        (
+            Action {
+                ecn: Some(Ecn::Ect0),
+                ..Action::default()
+            },
+            "ECN code point",
+        ),
+        (
+            Action {
+                truncate: Some(100),
+                ..Action::default()
+            },
+            "truncate",
+        ),
+        (
+            Action {
+                inject: Some(1),
+                ..Action::default()
+            },
+            "inject",
+        ),
+    ] {
+        let text = refuse(vec![at(nth(1), vec![clause(1, None, action)])]);
+        assert!(text.contains("does not carry out"), "{text}");
+        assert!(text.contains(what), "{text}");
+    }
+}
+
+#[test]
+fn equal_actions_are_shared() {
+    let delay = Action {
+        delay: Some(Nanos(5)),
+        ..Action::default()
+    };
+    let program = Program {
+        positions: vec![
+            at(
+                nth(1),
+                vec![clause(1, Some(2), DROP), clause(3, None, delay)],
+            ),
+            at(nth(2), vec![clause(1, Some(1), delay)]),
+        ],
+        ..Program::default()
+    };
+    assert_eq!(rows(&program, Table::Action).len(), 2);
     let slots = rows(&program, Table::Slot);
     assert_eq!(slots[0].row.get(0, 48), 0x0001_0102);
     assert_eq!(slots[0].row.get(48, 48), 0x0001_0001_03ff);
