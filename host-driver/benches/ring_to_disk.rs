@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 const BLOCK_BYTES: u32 = 64 << 10;
 const RING_BLOCKS: u32 = 256;
-const BLOCKS: u64 = 64 << 10; // 4 GiB
+const BLOCKS: u64 = 16 << 10; // 1 GiB
 
 /// A model card whose ring is always full.
 struct Full {
