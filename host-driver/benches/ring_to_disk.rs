@@ -2,7 +2,7 @@
 //! How many records a second go from the ring to a file: `cargo bench -p midwire-driver`.
 //!
 //! The card is a model whose ring is full from the start and is full again as soon as blocks
-//! are given back; what it does for that is a checksum over 124 bytes a block. The file is in
+//! are given back; what it does for that is a checksum over a header a block. The file is in
 //! memory (/dev/shm), then on the disk of the temporary directory.
 
 #[path = "../tests/model/mod.rs"]
@@ -11,6 +11,7 @@ mod model;
 use memmap2::MmapRaw;
 use midwire_driver::backend::Backend;
 use midwire_driver::{CaptureConfig, Card, EventFd, Wake, regs};
+use midwire_trace::block::HEADER_BYTES;
 use midwire_trace::{BlockBuilder, Record};
 use model::{Faults, Model};
 use std::io;
@@ -18,6 +19,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+/// Where the checksum stands in the header: it is the last word.
+const CRC: usize = HEADER_BYTES - 4;
 const BLOCK_BYTES: u32 = 64 << 10;
 const RING_BLOCKS: u32 = 256;
 const BLOCKS: u64 = 16 << 10; // 1 GiB
@@ -40,7 +43,7 @@ impl Full {
         let block = builder.finish(false, Default::default());
         Self {
             model: Model::new(Faults::default()),
-            units_crc: crc32c::crc32c(&block[128..]),
+            units_crc: crc32c::crc32c(&block[HEADER_BYTES..]),
             block,
             records,
             stamped: Mutex::new(0),
@@ -53,17 +56,17 @@ impl Full {
         let mut stamped = self.stamped.lock().expect("lock");
         while *stamped < end.min(BLOCKS) {
             let number = *stamped;
-            let mut header = [0; 128];
-            header.copy_from_slice(&self.block[..128]);
+            let mut header = [0; HEADER_BYTES];
+            header.copy_from_slice(&self.block[..HEADER_BYTES]);
             header[6] = u8::from(number + 1 == BLOCKS);
             header[8..16].copy_from_slice(&number.to_le_bytes());
             let seq = number * u64::from(self.records);
             header[24..32].copy_from_slice(&seq.to_le_bytes());
-            let crc = crc32c::crc32c_append(self.units_crc, &header[..124]);
-            header[124..].copy_from_slice(&crc.to_le_bytes());
+            let crc = crc32c::crc32c_append(self.units_crc, &header[..CRC]);
+            header[CRC..].copy_from_slice(&crc.to_le_bytes());
             let at = (number % u64::from(RING_BLOCKS)) as usize * BLOCK_BYTES as usize;
             // SAFETY: the driver keeps the ring mapped while the capture runs.
-            unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), ring.add(at), 128) };
+            unsafe { std::ptr::copy_nonoverlapping(header.as_ptr(), ring.add(at), HEADER_BYTES) };
             *stamped += 1;
         }
     }
