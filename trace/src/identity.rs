@@ -50,6 +50,9 @@ pub struct Identity<'a> {
     pub new: bool,
     /// TCP data or RoCE data: begins below the highest seen.
     pub below: bool,
+    /// The how-manieth of its connection and lane that begins below the highest seen; 0 when it
+    /// does not.
+    pub again: u32,
     /// TCP: relative byte of the first byte of payload. Below zero only for bytes before the first.
     pub byte: Option<i64>,
     /// TCP: bytes of payload.
@@ -110,6 +113,8 @@ struct Side {
     next: i64,
     /// Packets by kind.
     count: [i64; Kind::COUNT],
+    /// Packets that began below `next`.
+    again: u32,
     /// TCP segments of new data by their first bytes, and how often these were seen.
     segments: Vec<Segment>,
     /// RoCE: how often PSNs were seen, in pages.
@@ -280,6 +285,7 @@ impl Identifier {
             places: &self.places,
             new: extent.new,
             below: extent.below,
+            again: extent.again,
             byte: extent.from.filter(|_| tcp),
             len: facts.len,
         }
@@ -300,6 +306,7 @@ struct Extent {
     from: Option<i64>,
     new: bool,
     below: bool,
+    again: u32,
 }
 
 impl Side {
@@ -353,10 +360,12 @@ impl Side {
     fn extend(&mut self, from: i64, len: i64) -> Extent {
         let (new, below) = (from + len > self.next, from < self.next);
         self.next = self.next.max(from + len);
+        self.again += u32::from(below);
         Extent {
             from: Some(from),
             new,
             below,
+            again: if below { self.again } else { 0 },
         }
     }
 

@@ -4,12 +4,13 @@
 //! The card writes [`record`]s packed into [`block`]s; a [`capture`] file is those blocks, one
 //! after the other. [`packet`] reads the frames behind the records, and [`identity`] works out,
 //! independently of the card, what each packet is called: connection, lane, kind, position and
-//! iteration. The layouts are in `docs/formats.md`, byte by byte.
+//! iteration. [`chance`] takes the card's random decisions. The layouts are in `docs/formats.md`, byte by byte.
 
 pub mod accounting;
 pub mod block;
 pub mod build;
 pub mod capture;
+pub mod chance;
 mod error;
 pub mod export;
 pub mod identity;
@@ -21,6 +22,7 @@ pub mod units;
 pub use accounting::Accounting;
 pub use block::{Block, BlockBuilder, BlockHeader};
 pub use capture::Capture;
+pub use chance::Chance;
 pub use error::{Error, Result};
 pub use packet::Packet;
 pub use record::Record;
