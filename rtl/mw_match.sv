@@ -9,8 +9,9 @@
 // the state of their slot and choose a clause; rules, which were tried meanwhile, follow with
 // the action of each that fires; the actions of a packet are joined.
 //
-// It never holds up the lane: when the FIFO is three quarters full, or too many packets wait
-// for rules, packets pass without look-up and their record says so.
+// It never holds up the lane: when the FIFO is three quarters full packets pass without
+// look-up, when half as many packets as it may hold wait they pass rules untried, and their
+// record says so.
 module mw_match
   import mw_pkg::*;
 #(
@@ -403,7 +404,7 @@ module mw_match
   );
 
   // ---- rules
-  logic rule_valid, rule_pop, rule_fires, rule_last, rule_ack;
+  logic rule_valid, rule_pop, rule_fires, rule_last, rule_untried, rule_ack;
   logic [$clog2(RULES)-1:0] rule;
   logic [ACTIONS_LOG2-1:0] rule_action;
   logic [7:0] rule_seen;
@@ -420,6 +421,7 @@ module mw_match
       .clear(clear_tables),
       .clear_busy(rules_clear_busy),
       .triggers,
+      .hurry(pass_free <= (INFLIGHT_LOG2 + 1)'(1 << (INFLIGHT_LOG2 - 1))),
       .active(rules_active),
       .room(rules_room),
       .in_valid(in_valid && seek_in.ruled),
@@ -429,6 +431,7 @@ module mw_match
       .out_ready(rule_pop),
       .out_fires(rule_fires),
       .out_last(rule_last),
+      .out_untried(rule_untried),
       .out_rule(rule),
       .out_action(rule_action),
       .out_seen(rule_seen),
@@ -445,6 +448,7 @@ module mw_match
     logic                    hit;
     logic                    rule;       // a rule that fires
     logic                    last;
+    logic                    untried;    // with last: the packet passed rules untried
     logic [SlotW-1:0]        slot;
     logic [31:0]             packet_id;
     logic [ACTIONS_LOG2-1:0] action;     // of the rule
@@ -478,6 +482,7 @@ module mw_match
         t0.hit = rule_fires;
         t0.rule = rule_fires;
         t0.last = rule_last;
+        t0.untried = rule_untried;
         t0.slot = SlotW'(rule);
         t0.slot[RuleSlotBit] = 1'b1;
         t0.action = rule_action;
@@ -496,6 +501,7 @@ module mw_match
           rules_next = found.ruled && !rule_pop;
           found_pop  = !rules_next;
           t0.last    = found.last && !rules_next;
+          t0.untried = rule_pop && rule_untried;
         end
       end
     end
@@ -547,7 +553,7 @@ module mw_match
   logic   [6:1] t_valid;
   token_t [6:1] t;
   slot_state_t state, state_next;
-  logic state_busy, state_valid;
+  logic state_busy, state_valid, state_update;
 
   mw_rmw_ram #(
       .WIDTH($bits(slot_state_t)),
@@ -561,7 +567,7 @@ module mw_match
       .in_row(t0.slot[SLOTS_LOG2-1:0]),
       .out_valid(state_valid),
       .out_data(state),
-      .upd_valid(t_valid[3] && t[3].hit && !t[3].rule),
+      .upd_valid(state_update),
       .upd_data(state_next)
   );
 
@@ -576,11 +582,17 @@ module mw_match
     fires_action = '0;
     iteration = '0;
     state_next = state;
+    state_update = 1'b0;
+    if (t_valid[3] && t[3].host && host.tbl == TblState && host.write) begin
+      state_next   = slot_state_t'(host.wdata[$bits(slot_state_t)-1:0]);
+      state_update = 1'b1;
+    end
     if (t_valid[3] && t[3].rule) begin
       fires = 1'b1;
       fires_action = t[3].action;
       iteration = t[3].iteration;
     end else if (t_valid[3] && t[3].hit) begin
+      state_update = 1'b1;
       if (state.seen != '1) state_next.seen = state.seen + 1'b1;
       iteration = state.seen >= 24'd254 ? 8'd255 : state_next.seen[7:0];
       for (int n = int'(Clauses) - 1; n >= 0; n--) begin
@@ -683,6 +695,7 @@ module mw_match
       out_verdict.l4_offset <= pass.l4_offset;
       out_verdict.payload_offset <= pass.payload_offset;
       out_verdict.rec <= pass.rec;
+      out_verdict.rec.unmatched <= pass.rec.unmatched || t[6].untried;
       out_verdict.rec.done <= done;
       if (joined.hit) begin
         out_verdict.rec.slot <= joined.slot;
@@ -704,7 +717,7 @@ module mw_match
       trigger_disarm <= '0;
     end
     out_valid <= pass_pop && !rst;
-    cnt_unmatched <= pass_pop && pass.rec.unmatched && !rst;
+    cnt_unmatched <= pass_pop && (pass.rec.unmatched || t[6].untried) && !rst;
     cnt_malformed <= pass_pop && pass.rec.malformed && !rst;
   end
 

@@ -22,7 +22,7 @@
 #include "mw_types.h"
 #include "verilated.h"
 
-static const unsigned Slots = 256, ExactLog2 = 7, PageLog2 = 4, Actions = 16, Inflight = 64, Calm = 40, Rules = 8;
+static const unsigned Slots = 256, ExactLog2 = 7, PageLog2 = 4, Actions = 16, Inflight = 64, Calm = 40, CalmRules = 28, Rules = 8;
 
 static VerilatedContext ctx;
 static Vtop t{&ctx};
@@ -472,7 +472,7 @@ int main() {
         settle();
         unsigned gap = round % 4, until = 0, only = 0;
         for (unsigned n = 0; n < 4000;) {
-            if (sent.size() < Calm && (gap == 0 || rng() % gap == 0)) {
+            if (sent.size() < (round % 3 ? CalmRules : Calm) && (gap == 0 || rng() % gap == 0)) {
                 if (n >= until) until = n + rng() % 50, only = rng() % 12;
                 Sender& s = senders[only < 6 ? only : rng() % 6];
                 Packet p = s.make();
@@ -492,6 +492,9 @@ int main() {
             b.put(24, model.slot[s].seen), b.put(24, model.slot[s].fired), b.put(32, model.slot[s].last_id);
             expect(TblState, s, r, "state");
         }
+        Row state;
+        for (int i = 0; i < 2; i++) state.w[i] = rng();
+        write(TblState, round, state), expect(TblState, round, state, "state that was written");
         for (unsigned n = 0; n < Rules; n++) {
             Row r;
             Bits b = r.bits();
@@ -551,7 +554,7 @@ int main() {
         Packet p = s.data(s.highest, 12);
         p.t.kinds &= ~(1 << KindFin);
         send(p), edge(), edge();
-        if (sent.size() > 32) fail("falls behind with two rules on every packet");
+        if (sent.size() > CalmRules) fail("falls behind with two rules on every packet");
     }
     settle();
 

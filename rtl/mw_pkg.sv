@@ -216,7 +216,7 @@ package mw_pkg;
     logic [15:0]      conn;         // 12
     logic [31:0]      packet_id;    // 8
     logic [15:0]      length;       // 6   bytes of the frame without FCS
-    logic             unmatched;    // byte 5 bit 7: matcher overloaded, events not looked up
+    logic             unmatched;    // byte 5 bit 7: matcher overloaded, not every event looked up
     logic             multi;        //        bit 6: more than one slot hit; the first is shown
     logic             truncated;    //        bit 5: longer than MaxFrame, cut
     logic             malformed;    //        bit 4

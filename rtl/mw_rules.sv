@@ -21,28 +21,30 @@ module mw_rules
     parameter int unsigned INFLIGHT_LOG2 = 8,  // packets that wait, log2, from 3
     localparam int unsigned RuleW = $clog2(RULES)
 ) (
-    input  logic                        clk,
-    input  logic                        rst,
-    input  logic                        clear,       // disable all rules, forget their state
-    output logic                        clear_busy,  // at it; nothing may be in flight
-    input  logic     [    Triggers-1:0] triggers,    // those that are armed
-    output logic                        active,      // a rule is enabled
-    output logic                        room,        // for one more packet
-    input  logic                        in_valid,
-    input  header_t                     in_hdr,
-    input  track_t                      in_trk,
-    output logic                        out_valid,
-    input  logic                        out_ready,
-    output logic                        out_fires,
-    output logic                        out_last,    // of the packet
-    output logic     [       RuleW-1:0] out_rule,
-    output logic     [ACTIONS_LOG2-1:0] out_action,
-    output logic     [             7:0] out_seen,    // n-th packet that passed; saturates
-    input  logic                        tbl_valid,   // tbl_req is for this lane's rules
-    input  tbl_req_t                    tbl_req,
-    output logic                        tbl_ack,
-    output logic     [        TblW-1:0] tbl_rdata,
-    output logic                        busy
+    input logic clk,
+    input logic rst,
+    input logic clear,  // disable all rules, forget their state
+    output logic clear_busy,  // at it; nothing may be in flight
+    input logic [Triggers-1:0] triggers,  // those that are armed
+    input logic hurry,  // no rule is tried on packets that wait
+    output logic active,  // a rule is enabled
+    output logic room,  // for one more packet
+    input logic in_valid,
+    input header_t in_hdr,
+    input track_t in_trk,
+    output logic out_valid,
+    input logic out_ready,
+    output logic out_fires,
+    output logic out_last,  // of the packet
+    output logic out_untried,  // of the packet: it passed rules that were not tried
+    output logic [RuleW-1:0] out_rule,
+    output logic [ACTIONS_LOG2-1:0] out_action,
+    output logic [7:0] out_seen,  // n-th packet that passed; saturates
+    input logic tbl_valid,  // tbl_req is for this lane's rules
+    input tbl_req_t tbl_req,
+    output logic tbl_ack,
+    output logic [TblW-1:0] tbl_rdata,
+    output logic busy
 );
   if (RULES < 2 || RULES > 1024 || (RULES & (RULES - 1)) != 0 || ACTIONS_LOG2 < 1 ||
       ACTIONS_LOG2 > 16 || INFLIGHT_LOG2 < 3) begin : g_bad
@@ -199,20 +201,25 @@ module mw_rules
   localparam int unsigned Flight = 25;  // c0 to the results' FIFO
   localparam int unsigned ResultLog2 = 6;
   logic [ResultLog2:0] result_free;
-  logic begun, take;
+  logic begun, take, untried;
   logic [RULES-1:0] hits, one, rest, left;
 
   always_comb begin
     hits = '0;
+    untried = 1'b0;
     take = head_valid && result_free > (ResultLog2 + 1)'(Flight + 1);
     if (take) hits = begun ? left : head.hits;
+    if (hurry && hits != '0) begin
+      untried = 1'b1;
+      hits = '0;
+    end
     one = hits & (~hits + 1'b1);
     rest = hits & ~one;
     head_pop = take && rest == '0;
   end
 
   logic [Flight:0] valid;  // by stage
-  logic c0_host, c0_last;
+  logic c0_host, c0_last, c0_untried;
   logic [RULES-1:0] c0_one;
   facts_t c0;
   always_ff @(posedge clk) begin
@@ -221,6 +228,7 @@ module mw_rules
       c0 <= head.facts;
       c0_one <= one;
       c0_last <= head_pop;
+      c0_untried <= untried;
       c0_host <= head.host;
     end
     if (take) begun <= !head_pop;
@@ -236,6 +244,7 @@ module mw_rules
     logic             host;
     logic             hit;
     logic             last;
+    logic             untried;
     logic [RuleW-1:0] rule;
   } item_t;
   item_t c1_item, c2_item, c3_item, c4_item;
@@ -388,6 +397,7 @@ module mw_rules
         c1_item.host <= c0_host;
         c1_item.hit <= c0_one != '0;
         c1_item.last <= c0_last;
+        c1_item.untried <= c0_untried;
         c1_item.rule <= c0_host ? host_rule : rule;
         c1 <= c0;
       end
@@ -537,6 +547,7 @@ module mw_rules
   typedef struct packed {
     logic fires;
     logic last;
+    logic untried;
     logic [RuleW-1:0] rule;
     logic [ACTIONS_LOG2-1:0] action;
     logic [7:0] seen;
@@ -548,6 +559,7 @@ module mw_rules
       result_in <= '{
           fires: fires,
           last: c24.item.last,
+          untried: c24.item.untried,
           rule: c24.item.rule,
           action: c24_row.action[ACTIONS_LOG2-1:0],
           seen: c24.seen
@@ -569,11 +581,12 @@ module mw_rules
       .out_data(result),
       .free(result_free)
   );
-  assign out_fires  = result.fires;
-  assign out_last   = result.last;
-  assign out_rule   = result.rule;
+  assign out_fires = result.fires;
+  assign out_last = result.last;
+  assign out_untried = result.untried;
+  assign out_rule = result.rule;
   assign out_action = result.action;
-  assign out_seen   = result.seen;
+  assign out_seen = result.seen;
 
   // ---- the host
   logic [EarlyW-2:0] host_early;

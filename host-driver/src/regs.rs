@@ -5,7 +5,7 @@
 
 /// First 32 bits of SHA-256 of the register map's source; the register
 /// [`MAP_HASH`] of a card that fits reads as this.
-pub const EXPECTED_MAP_HASH: u32 = 0x3893_b04c;
+pub const EXPECTED_MAP_HASH: u32 = 0xc509_2760;
 
 /// Bytes that the registers take in BAR 0.
 pub const SIZE: u32 = 0x500;
@@ -197,7 +197,7 @@ pub mod lane {
     pub const INJECT_LOST: u32 = 0x40;
     /// Frames with a header that lies or is cut. 64 bits.
     pub const MALFORMED: u32 = 0x48;
-    /// Frames passed without look-up because the matcher was overloaded. 64 bits.
+    /// Frames for which not every event was looked up because the matcher was overloaded. 64 bits.
     pub const UNMATCHED: u32 = 0x50;
     /// Positions that could not be followed into their retransmissions: page table full. 64 bits.
     pub const BIND_FULL: u32 = 0x58;

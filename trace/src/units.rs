@@ -430,7 +430,7 @@ bits!(
     TRUNCATED = 5, "truncated";
     /// More than one event slot hit; the record names the first.
     MULTI = 6, "multi";
-    /// The matcher was overloaded: events were not looked up.
+    /// The matcher was overloaded: not every event was looked up.
     UNMATCHED = 7, "unmatched";
 );
 
