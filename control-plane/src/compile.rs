@@ -159,6 +159,7 @@ fn position(key: &PositionKey, clauses: &[MergedClause]) -> driver::PositionEven
             .map(|clause| driver::Clause {
                 first: clause.first,
                 last: (clause.last != Iterations::END).then_some(clause.last),
+                armed_by: None,
                 action: action(&clause.action),
             })
             .collect(),
@@ -249,11 +250,13 @@ mod tests {
                 driver::Clause {
                     first: 1,
                     last: Some(2),
+                    armed_by: None,
                     action: driver::Action { delay, ..none }
                 },
                 driver::Clause {
                     first: 3,
                     last: Some(3),
+                    armed_by: None,
                     action: driver::Action {
                         delay,
                         ecn: Some(driver::Ecn::Ce),
@@ -263,6 +266,7 @@ mod tests {
                 driver::Clause {
                     first: 4,
                     last: None,
+                    armed_by: None,
                     action: driver::Action {
                         ecn: Some(driver::Ecn::Ce),
                         ..none

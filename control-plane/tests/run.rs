@@ -182,6 +182,7 @@ impl Device for FakeCard {
             })
             .collect();
         Ok(driver::Loaded {
+            rules: Vec::new(),
             slots,
             declared: Vec::new(),
         })

@@ -5,10 +5,12 @@ use crate::backend::Backend;
 use crate::capture::{Capture, CaptureConfig};
 use crate::error::{Error, Result};
 use crate::hash::MAX_WAYS;
-use crate::program::{FLOW_KEY, Loaded, Program, SlotId, Table, address_from};
+use crate::program::{FLOW_KEY, Loaded, Position, PositionEvents, Program, SlotId, address_from};
 use crate::registers::Registers;
 use crate::regs;
 use crate::row::Row;
+use crate::rule::{RULE_SLOT, Rule};
+use crate::tables::{Entry512, Table, Tables};
 use crate::types::Transport;
 use midwire_trace::{Lane, Nanos};
 use serde::{Deserialize, Serialize};
@@ -154,7 +156,7 @@ counters! {
     inject_lost = INJECT_LOST,
     /// Frames with a header that lies or is cut.
     malformed = MALFORMED,
-    /// Frames passed without look-up because the matcher was overloaded.
+    /// Frames for which not every event was looked up because the matcher was overloaded.
     unmatched = UNMATCHED,
     /// Positions that could not be followed into their retransmissions.
     bind_full = BIND_FULL,
@@ -173,9 +175,9 @@ counters! {
 /// What became of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SlotState {
-    /// Packets that hit it; saturates at 2^24 - 1.
+    /// Packets that hit it; saturates at 2^24 - 1, that of a rule at 2^32 - 1.
     pub seen: u32,
-    /// Those for which a clause was carried out; saturates at 2^24 - 1.
+    /// Those for which something was carried out; saturates likewise.
     pub fired: u32,
     /// Packet id of the last of these.
     pub last_packet_id: Option<u32>,
@@ -226,6 +228,8 @@ struct TableBus {
     written: Option<Row>,
     /// Connections declared by the program that is loaded.
     declared: Vec<u16>,
+    /// What the tables hold of it; `None` when that is not known.
+    tables: Option<Tables>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -281,21 +285,40 @@ impl Card {
         self.clear()?;
         let shared = &*self.shared;
         let mut bus = lock(&shared.table);
-        for entry in &image.rows {
-            bus.write(
-                &shared.registers,
-                entry.table,
-                entry.lane,
-                entry.index,
-                &entry.row,
-            )?;
-        }
         let registers = &shared.registers;
+        bus.write_all(registers, &image.rows)?;
         registers.write(regs::REORDER_TIMEOUT_NS, image.reorder_timeout_ns)?;
-        registers.write(regs::KINDS_AB, image.kinds[0])?;
-        registers.write(regs::KINDS_BA, image.kinds[1])?;
+        look_up(registers, image.tables.kinds())?;
         bus.declared.clone_from(&image.loaded.declared);
+        bus.tables = Some(image.tables);
         Ok(image.loaded)
+    }
+
+    /// Adds a position to the program that is loaded, or changes what happens at one of its
+    /// positions. Packets may pass meanwhile: each finds the position as it was or as it became,
+    /// and every other position as ever. Iterations count from when the position was added.
+    pub fn put(&self, events: &PositionEvents) -> Result<SlotId> {
+        self.shared.change(|tables| {
+            let (slot, rows) = tables.put(events)?;
+            let lane = events.lane;
+            Ok((SlotId { lane, slot }, rows))
+        })
+    }
+
+    /// Takes a position from the program that is loaded; packets may pass meanwhile. One that is
+    /// not there is no mistake.
+    pub fn remove(&self, lane: Lane, connection: u16, at: Position) -> Result<()> {
+        self.shared.change(|tables| {
+            let rows = tables.remove(lane, connection, at);
+            Ok(((), rows.unwrap_or_default()))
+        })
+    }
+
+    /// Puts another rule in the place of one of the program that is loaded, and begins its counts
+    /// anew. Packets may pass meanwhile: each meets the one or the other.
+    pub fn put_rule(&self, slot: SlotId, rule: &Rule) -> Result<()> {
+        self.shared
+            .change(|tables| Ok(((), tables.put_rule(slot, rule)?)))
     }
 
     /// Forgets connections, positions and events. Tracking is off afterwards.
@@ -303,9 +326,9 @@ impl Card {
         let shared = &*self.shared;
         let mut bus = lock(&shared.table);
         bus.declared.clear();
+        bus.tables = None;
         shared.set_control(regs::control::TRACK, false)?;
-        shared.registers.write(regs::KINDS_AB, 0)?;
-        shared.registers.write(regs::KINDS_BA, 0)?;
+        look_up(&shared.registers, [0; 2])?;
         shared.pulse(regs::control::CLEAR)?;
         shared
             .registers
@@ -318,21 +341,20 @@ impl Card {
         self.shared.set_control(regs::control::TRACK, on)
     }
 
-    /// What became of a slot of the program that is loaded.
+    /// What became of a slot of the program that is loaded, a position's or a rule's.
     pub fn slot_state(&self, slot: SlotId) -> Result<SlotState> {
         let shared = &*self.shared;
-        let row = lock(&shared.table).read(
-            &shared.registers,
-            Table::State,
-            slot.lane,
-            slot.slot,
-            STATE_WORDS,
-        )?;
-        let fired = row.get(24, 24) as u32;
+        let (table, index, width) = match slot.slot & RULE_SLOT {
+            0 => (Table::State, slot.slot, 24),
+            _ => (Table::RuleState, slot.slot & !RULE_SLOT, 32),
+        };
+        let mut bus = lock(&shared.table);
+        let row = bus.read(&shared.registers, table, slot.lane, index, STATE_WORDS)?;
+        let fired = row.get(width, width) as u32;
         Ok(SlotState {
-            seen: row.get(0, 24) as u32,
+            seen: row.get(0, width) as u32,
             fired,
-            last_packet_id: (fired > 0).then(|| row.get(48, 32) as u32),
+            last_packet_id: (fired > 0).then(|| row.get(2 * width, 32) as u32),
         })
     }
 
@@ -425,6 +447,28 @@ impl Shared {
         self.registers.write(regs::CONTROL, *control | bit)
     }
 
+    /// Changes the tables of a program that is loaded.
+    fn change<T>(
+        &self,
+        change: impl FnOnce(&mut Tables) -> Result<(T, Vec<Entry512>)>,
+    ) -> Result<T> {
+        let mut bus = lock(&self.table);
+        let Some(mut tables) = bus.tables.take() else {
+            return Err(Error::Program {
+                entry: "change".into(),
+                reason: "no program is loaded".into(),
+            });
+        };
+        let changed = change(&mut tables);
+        // A refusal has changed nothing; half a change on the card is not known any more.
+        if let Ok((_, rows)) = &changed {
+            bus.write_all(&self.registers, rows)?;
+            look_up(&self.registers, tables.kinds())?;
+        }
+        bus.tables = Some(tables);
+        changed.map(|(value, _)| value)
+    }
+
     fn latch(&self) -> Result<MutexGuard<'_, u32>> {
         let control = lock(&self.control);
         self.registers
@@ -436,11 +480,23 @@ impl Shared {
 const STATE_WORDS: usize = 3;
 const CONNECTION_WORDS: usize = 12;
 
+/// Says which kinds of each lane are looked up.
+fn look_up(registers: &Registers, kinds: [u32; 2]) -> Result<()> {
+    registers.write(regs::KINDS_AB, kinds[0])?;
+    registers.write(regs::KINDS_BA, kinds[1])
+}
+
 impl TableBus {
     fn address(table: Table, lane: Lane, index: u32) -> u32 {
         (table as u32) << regs::table_address::TBL_SHIFT
             | (lane.index() as u32 * regs::table_address::LANE)
             | index << regs::table_address::INDEX_SHIFT
+    }
+
+    fn write_all(&mut self, registers: &Registers, rows: &[Entry512]) -> Result<()> {
+        rows.iter().try_for_each(|entry| {
+            self.write(registers, entry.table, entry.lane, entry.index, &entry.row)
+        })
     }
 
     fn write(

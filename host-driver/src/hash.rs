@@ -38,14 +38,18 @@ const fn mask_word(way: u32, bit: u32, word: u32) -> u64 {
 
 /// Which entry is in which cell of a table. Cells are numbered `way << rows_log2 | row`, as
 /// the table's index is.
+#[derive(Debug)]
 pub(crate) struct Placement {
     rows_log2: u32,
     /// `masks[way * rows_log2 + bit]`.
     masks: Vec<Key>,
     ways: u32,
+    /// By entry.
     keys: Vec<Key>,
     /// Entry in each cell that is taken.
     cells: HashMap<u32, usize>,
+    /// Entries that have gone; their numbers are given again.
+    free: Vec<usize>,
 }
 
 impl Placement {
@@ -61,6 +65,7 @@ impl Placement {
             ways,
             keys: Vec::new(),
             cells: HashMap::new(),
+            free: Vec::new(),
         }
     }
 
@@ -73,9 +78,10 @@ impl Placement {
         way << self.rows_log2 | row
     }
 
-    /// Places the next entry; false when the table has no room for it, and then nothing has
-    /// changed. Entries are numbered from 0 in the order of their placement.
-    pub fn insert(&mut self, key: Key) -> bool {
+    /// Places an entry: its number, and the cells that change with what they hold then, in an
+    /// order in which every entry is somewhere at any time. `None` when the table has no room
+    /// for it, and then nothing has changed.
+    pub fn insert(&mut self, key: Key) -> Option<(usize, Vec<(u32, usize)>)> {
         // Breadth first over cells: each but the first ones remembers the cell whose entry
         // could move into it.
         let mut from: HashMap<u32, Option<u32>> = HashMap::new();
@@ -88,15 +94,13 @@ impl Placement {
         }
         let mut looked = 0;
         let free = loop {
-            let Some(&cell) = queue.get(looked) else {
-                return false;
-            };
+            let &cell = queue.get(looked)?;
             looked += 1;
             let Some(&entry) = self.cells.get(&cell) else {
                 break cell;
             };
             if looked > SEARCH_LIMIT {
-                return false;
+                return None;
             }
             for way in 0..self.ways {
                 let other = self.cell(way, &self.keys[entry]);
@@ -106,23 +110,43 @@ impl Placement {
                 }
             }
         };
+        let mut changes = Vec::new();
         let mut hole = free;
         while let Some(Some(source)) = from.get(&hole).copied() {
             if let Some(entry) = self.cells.remove(&source) {
                 self.cells.insert(hole, entry);
+                changes.push((hole, entry));
             }
             hole = source;
         }
-        self.cells.insert(hole, self.keys.len());
-        self.keys.push(key);
-        true
+        let entry = self.free.pop().unwrap_or(self.keys.len());
+        self.keys.resize(self.keys.len().max(entry + 1), key);
+        self.keys[entry] = key;
+        self.cells.insert(hole, entry);
+        changes.push((hole, entry));
+        Some((entry, changes))
+    }
+
+    /// Takes an entry away: the cell that it leaves.
+    pub fn remove(&mut self, entry: usize) -> Option<u32> {
+        let key = self.keys.get(entry)?;
+        let mut cells = (0..self.ways).map(|way| self.cell(way, key));
+        let cell = cells.find(|cell| self.cells.get(cell) == Some(&entry))?;
+        self.cells.remove(&cell);
+        self.free.push(entry);
+        Some(cell)
+    }
+
+    /// Entries that it holds.
+    pub fn len(&self) -> usize {
+        self.cells.len()
     }
 
     /// Index and entry of every cell that is taken, in order of the index.
-    pub fn rows(&self) -> Vec<(u32, usize)> {
-        let mut rows: Vec<_> = self.cells.iter().map(|(&cell, &e)| (cell, e)).collect();
-        rows.sort_unstable();
-        rows
+    pub fn cells(&self) -> Vec<(u32, usize)> {
+        let mut cells: Vec<_> = self.cells.iter().map(|(&cell, &e)| (cell, e)).collect();
+        cells.sort_unstable();
+        cells
     }
 }
 
@@ -157,7 +181,7 @@ mod tests {
         let mut table = Placement::new(4, rows_log2);
         let mut fit = 0;
         for key in keys {
-            if !table.insert([key, 0, 0, 0, 0]) {
+            if table.insert([key, 0, 0, 0, 0]).is_none() {
                 break;
             }
             fit += 1;
@@ -178,9 +202,9 @@ mod tests {
     fn a_table_fills_almost_to_the_brim() {
         let (table, fit) = fill(8, scattered());
         assert!(fit > 1024 * 95 / 100 && fit <= 1024, "{fit} of 1024");
-        let rows = table.rows();
-        assert_eq!(rows.len(), fit, "nothing is lost by moving");
-        for (cell, entry) in rows {
+        let cells = table.cells();
+        assert_eq!(cells.len(), fit, "nothing is lost by moving");
+        for (cell, entry) in cells {
             assert_eq!(table.cell(cell >> 8, &table.keys[entry]), cell);
         }
     }
@@ -263,6 +287,37 @@ mod tests {
     fn a_hundred_thousand_consecutive_positions_fit() {
         let (_, fit) = fill(15, (1..=100_000).map(|n| 7 << 36 | 1 << 32 | n));
         assert_eq!(fit, 100_000);
+    }
+
+    /// What a card sees of a table that changes: every entry is in one of its cells at any time.
+    #[test]
+    fn entries_are_never_away_while_they_move() {
+        let mut table = Placement::new(4, 5);
+        let mut memory: HashMap<u32, Key> = HashMap::new();
+        let mut entries: Vec<usize> = Vec::new();
+        let mut moves = 0;
+        for (n, key) in scattered().take(3000).enumerate() {
+            let key = [key, 0, 0, 0, 0];
+            let present: Vec<Key> = entries.iter().map(|&entry| table.keys[entry]).collect();
+            if let Some((entry, changes)) = table.insert(key) {
+                moves += changes.len() - 1;
+                for (cell, entry) in changes {
+                    memory.insert(cell, table.keys[entry]);
+                    for key in &present {
+                        let found = |way| memory.get(&table.cell(way, key)) == Some(key);
+                        assert!((0..4).any(found), "{key:?} is away");
+                    }
+                }
+                entries.push(entry);
+            }
+            if entries.len() > 120 {
+                let entry = entries.swap_remove(n % entries.len());
+                let cell = table.remove(entry).expect("an entry");
+                assert_eq!(memory.remove(&cell), Some(table.keys[entry]));
+            }
+        }
+        assert_eq!(table.len(), entries.len());
+        assert!(moves > 1000, "{moves} moves");
     }
 
     #[test]

@@ -41,16 +41,19 @@ mod registers;
 )]
 pub mod regs;
 mod row;
+mod rule;
+mod tables;
 mod types;
 
 pub use backend::{Backend, KernelVfio, VfioUser};
 pub use capture::{Capture, CaptureConfig, CaptureProgress, CaptureSummary, Wake};
 pub use card::{Card, CardInfo, Connection, Counters, LaneCounters, PortCounters, SlotState};
 pub use error::{Error, Result};
-pub use midwire_trace::{Kind, Lane, Nanos};
+pub use midwire_trace::{Chance, Kind, Lane, Nanos, Proto};
 pub use program::{
     Action, Base, Broken, Clause, Corrupt, DeclaredConnection, Duplicate, Ecn, Loaded, Mended,
     Position, PositionEvents, Prefix, Program, Reorder, ReorderScope, Selector, Set, SlotId,
 };
+pub use rule::{Measure, RULE_SLOT, Rule, RuleChance, RuleState, Scope, Sight};
 pub use types::{IpVersion, Transport};
 pub use vmm_sys_util::eventfd::EventFd;

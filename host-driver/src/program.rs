@@ -7,11 +7,12 @@ use crate::card::CardInfo;
 use crate::error::{Error, Result};
 use crate::hash::Placement;
 use crate::row::Row;
+use crate::rule::Rule;
+use crate::tables::{Entry512, Refusal, Table, Tables, canonical, trigger};
 use crate::types::{IpVersion, Transport};
 use midwire_trace::{Kind, Lane, Nanos};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Which connections are followed, and what happens to their packets.
@@ -24,6 +25,9 @@ pub struct Program {
     pub declared: Vec<DeclaredConnection>,
     /// What happens where.
     pub positions: Vec<PositionEvents>,
+    /// What happens to packets of some kind. Of several rules that hit a packet the earlier come
+    /// first, and all of them behind `positions`.
+    pub rules: Vec<Rule>,
     /// A packet that waits until others have overtaken it leaves after this time at the latest;
     /// [`Program::REORDER_TIMEOUT`] when `None`.
     #[serde(default)]
@@ -136,6 +140,9 @@ pub struct Clause {
     pub first: u8,
     /// Last iteration, at most 254; `None` for all from `first` on.
     pub last: Option<u8>,
+    /// Trigger that has to be armed, below 64. While it is not, the next clause whose range holds
+    /// the iteration counts.
+    pub armed_by: Option<u8>,
     /// What happens.
     pub action: Action,
 }
@@ -283,6 +290,8 @@ pub struct Duplicate {
 pub struct Loaded {
     /// Slot of each position, in the program's order.
     pub slots: Vec<SlotId>,
+    /// That of each rule.
+    pub rules: Vec<SlotId>,
     /// Number of each declared connection, in the program's order.
     pub declared: Vec<u16>,
 }
@@ -296,52 +305,22 @@ pub struct SlotId {
     pub slot: u32,
 }
 
-/// Numbers of the tables, docs/tables.md.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Table {
-    Exact = 0,
-    Page = 1,
-    Slot = 2,
-    State = 3,
-    Action = 4,
-    Selector = 5,
-    Connection = 6,
-    Flow = 7,
-}
-
-/// A row and where it belongs.
-#[derive(Clone, Debug)]
-pub(crate) struct Entry512 {
-    pub table: Table,
-    pub lane: Lane,
-    pub index: u32,
-    pub row: Row,
-}
-
 /// A program as the card takes it: rows in the order in which they must be written.
 #[derive(Debug)]
 pub(crate) struct Image {
     pub rows: Vec<Entry512>,
-    /// Registers kinds_ab and kinds_ba.
-    pub kinds: [u32; 2],
+    /// What of them can change while the card runs.
+    pub tables: Tables,
     pub reorder_timeout_ns: u32,
     pub loaded: Loaded,
 }
 
-const MAX_CLAUSES: usize = 4;
-const MAX_ITERATION: u8 = 254;
-const WITHOUT_END: u8 = 255;
-const MAX_BYTE: u64 = (1 << 48) - 1;
 const MAX_DELAY: u64 = (1 << 40) - 1;
 const MAX_OFFSET: u16 = (1 << 12) - 1;
 const MAX_FRAME: u16 = 10240;
 const MAX_GAP: u64 = u32::MAX as u64;
-const TRIGGERS: u8 = 64;
 const QUEUE_PAIRS: u32 = 1 << 24;
-const KINDS_PAGES: u32 = 1 << 16;
 
-const EXACT_KEY: usize = 52;
-const PAGE_KEY: usize = 56;
 pub(crate) const FLOW_KEY: usize = 299;
 
 pub(crate) fn address_bits(address: IpAddr) -> u128 {
@@ -375,16 +354,19 @@ impl Program {
     pub(crate) fn compile(&self, card: &CardInfo) -> Result<Image> {
         let mut image = Image {
             rows: Vec::new(),
-            kinds: [0; 2],
+            tables: Tables::new(card),
             reorder_timeout_ns: self.reorder_timeout_ns()?,
             loaded: Loaded {
                 slots: Vec::with_capacity(self.positions.len()),
+                rules: Vec::with_capacity(self.rules.len()),
                 declared: Vec::with_capacity(self.declared.len()),
             },
         };
         self.selectors(card, &mut image)?;
         self.declared(card, &mut image)?;
-        self.positions(card, &mut image)?;
+        self.positions(&mut image)?;
+        self.rules(&mut image)?;
+        image.rows.extend(image.tables.rows());
         Ok(image)
     }
 
@@ -436,7 +418,7 @@ impl Program {
             if let Some(first) = seen.insert(key, index) {
                 return Err(wrong(format!("is the same as declared connection {first}")));
             }
-            if !flows.insert(key) {
+            if flows.insert(key).is_none() {
                 return Err(Error::TableFull {
                     table: "flow",
                     fit: index,
@@ -454,7 +436,7 @@ impl Program {
             image.loaded.declared.push(number);
             rows.push((lane, key_row.with(299, 16, number.into())));
         }
-        for (index, entry) in flows.rows() {
+        for (index, entry) in flows.cells() {
             image.rows.push(Entry512 {
                 table: Table::Flow,
                 lane: Lane::AtoB,
@@ -465,46 +447,66 @@ impl Program {
         Ok(())
     }
 
-    fn positions(&self, card: &CardInfo, image: &mut Image) -> Result<()> {
-        let mut actions = Actions::new(card.actions);
-        let mut slots = Vec::with_capacity(self.positions.len());
-        let mut lanes = [LaneRows::new(card), LaneRows::new(card)];
+    fn positions(&self, image: &mut Image) -> Result<()> {
+        let mut places = HashMap::new();
         for (index, position) in self.positions.iter().enumerate() {
             let wrong = wrong("position", index);
-            if u32::from(position.connection) >= card.connections {
+            let place = (position.lane, position.connection, canonical(position.at));
+            if let Some(first) = places.insert(place, index) {
                 return Err(wrong(format!(
-                    "connection {} is beyond the {} that the card follows",
-                    position.connection, card.connections
+                    "is the same position as position {first}; put their clauses together"
                 )));
             }
-            let lane = &mut lanes[position.lane.index()];
-            let slot = lane.slots;
-            if slot >= card.slots {
-                return Err(Error::TableFull {
-                    table: "slot",
-                    fit: index,
-                    asked: self.positions.len(),
-                });
-            }
-            lane.slots += 1;
-            lane.add(position, index, slot).map_err(&wrong)?;
-            slots.push(Entry512 {
-                table: Table::Slot,
-                lane: position.lane,
-                index: slot,
-                row: slot_row(&position.clauses, &mut actions).map_err(&wrong)?,
-            });
+            let slot = image
+                .tables
+                .add(position)
+                .map_err(|refusal| match refusal {
+                    Refusal::Wrong(reason) => wrong(reason),
+                    Refusal::Full(table, fit) => Error::TableFull {
+                        table,
+                        fit,
+                        asked: self.wanting(table, position.lane),
+                    },
+                })?;
             image.loaded.slots.push(SlotId {
                 lane: position.lane,
                 slot,
             });
         }
-        // What a row names is there before the row.
-        image.rows.extend(actions.rows());
-        image.rows.append(&mut slots);
-        for (&lane, rows) in Lane::ALL.iter().zip(lanes) {
-            image.kinds[lane.index()] = rows.kinds;
-            image.rows.extend(rows.place(lane)?);
+        Ok(())
+    }
+
+    /// Positions of a lane that want a row of a table.
+    fn wanting(&self, table: &str, lane: Lane) -> usize {
+        let wants = |position: &&PositionEvents| {
+            let byte = matches!(position.at, Position::Byte(_));
+            position.lane == lane
+                && match table {
+                    "page" => byte,
+                    "exact" => !byte,
+                    _ => true,
+                }
+        };
+        self.positions.iter().filter(wants).count()
+    }
+
+    fn rules(&self, image: &mut Image) -> Result<()> {
+        for (index, rule) in self.rules.iter().enumerate() {
+            let slot = image
+                .tables
+                .add_rule(rule)
+                .map_err(|refusal| match refusal {
+                    Refusal::Wrong(reason) => wrong("rule", index)(reason),
+                    Refusal::Full(table, fit) => {
+                        let of_lane = |other: &&Rule| other.lane == rule.lane;
+                        let asked = self.rules.iter().filter(of_lane).count();
+                        Error::TableFull { table, fit, asked }
+                    }
+                })?;
+            image.loaded.rules.push(SlotId {
+                lane: rule.lane,
+                slot,
+            });
         }
         Ok(())
     }
@@ -614,52 +616,8 @@ impl DeclaredConnection {
     }
 }
 
-/// Action programs in use; equal ones are shared.
-struct Actions {
-    numbers: HashMap<Action, u32>,
-    list: Vec<Action>,
-    limit: u32,
-}
-
-impl Actions {
-    fn new(limit: u32) -> Self {
-        Self {
-            numbers: HashMap::new(),
-            list: Vec::new(),
-            limit,
-        }
-    }
-
-    fn number(&mut self, action: &Action) -> std::result::Result<u32, String> {
-        match self.numbers.entry(*action) {
-            Entry::Occupied(entry) => Ok(*entry.get()),
-            Entry::Vacant(entry) => {
-                action.check()?;
-                let number = self.list.len() as u32;
-                if number >= self.limit {
-                    return Err(format!(
-                        "needs one more action than the {} different ones that the card holds",
-                        self.limit
-                    ));
-                }
-                self.list.push(*action);
-                Ok(*entry.insert(number))
-            }
-        }
-    }
-
-    fn rows(&self) -> impl Iterator<Item = Entry512> + '_ {
-        (0..).zip(&self.list).map(|(index, action)| Entry512 {
-            table: Table::Action,
-            lane: Lane::AtoB,
-            index,
-            row: action.row(),
-        })
-    }
-}
-
 impl Action {
-    fn check(&self) -> std::result::Result<(), String> {
+    pub(crate) fn check(&self) -> std::result::Result<(), String> {
         if let Some(delay) = self.delay
             && !(1..=MAX_DELAY).contains(&delay.0)
         {
@@ -711,10 +669,8 @@ impl Action {
                 ));
             }
         }
-        for trigger in [self.arm, self.disarm].into_iter().flatten() {
-            if trigger >= TRIGGERS {
-                return Err(format!("trigger {trigger} is not below {TRIGGERS}"));
-            }
+        for number in [self.arm, self.disarm].into_iter().flatten() {
+            trigger(number)?;
         }
         // In the row's layout, but not in the core: it would pass over them in silence.
         let missing = [
@@ -734,7 +690,7 @@ impl Action {
         }
     }
 
-    fn row(&self) -> Row {
+    pub(crate) fn row(&self) -> Row {
         let mut row = Row::default()
             .with_bit(0, self.drop)
             .with_bit(1, self.ecn.is_some())
@@ -793,226 +749,6 @@ impl Action {
             row = row.with_bit(308, true).with(309, 6, trigger.into());
         }
         row
-    }
-}
-
-fn slot_row(clauses: &[Clause], actions: &mut Actions) -> std::result::Result<Row, String> {
-    if clauses.len() > MAX_CLAUSES {
-        return Err(format!(
-            "has {} clauses, the card takes {MAX_CLAUSES}",
-            clauses.len()
-        ));
-    }
-    let mut row = Row::default();
-    for (n, clause) in clauses.iter().enumerate() {
-        let last = clause.last.unwrap_or(WITHOUT_END);
-        if clause.first == 0 || clause.first > MAX_ITERATION {
-            return Err(format!(
-                "clause {n}: first iteration {} is not in 1 to {MAX_ITERATION}",
-                clause.first
-            ));
-        }
-        if clause.last.is_some_and(|last| last > MAX_ITERATION) {
-            return Err(format!(
-                "clause {n}: last iteration is above {MAX_ITERATION}; leave it out for no end"
-            ));
-        }
-        if last < clause.first {
-            return Err(format!(
-                "clause {n}: last iteration {last} is below the first, {}",
-                clause.first
-            ));
-        }
-        let overlap = clauses[..n].iter().position(|other| {
-            clause.first <= other.last.unwrap_or(WITHOUT_END) && other.first <= last
-        });
-        if let Some(other) = overlap {
-            return Err(format!("clauses {other} and {n} overlap"));
-        }
-        let action = actions
-            .number(&clause.action)
-            .map_err(|e| format!("clause {n}: {e}"))?;
-        let low = 48 * n;
-        row = row
-            .with(low, 8, last.into())
-            .with(low + 8, 8, clause.first.into())
-            .with_bit(low + 16, true)
-            .with(low + 32, 16, action.into());
-    }
-    Ok(row)
-}
-
-/// Rows of a lane's exact and page tables on their way to a place.
-struct LaneRows {
-    slots: u32,
-    kinds: u32,
-    exact: Hashed,
-    page: Hashed,
-    /// Position that has a key of the exact table, or that very byte.
-    taken: HashMap<(u16, Position), usize>,
-    /// Byte positions in a page of a connection.
-    in_page: HashMap<crate::hash::Key, u32>,
-    ways: u32,
-}
-
-/// Rows for one hash table.
-struct Hashed {
-    placement: Placement,
-    rows: Vec<Row>,
-    fit: usize,
-}
-
-impl Hashed {
-    fn new(ways: u32, rows_log2: u32) -> Self {
-        Self {
-            placement: Placement::new(ways, rows_log2),
-            rows: Vec::new(),
-            fit: 0,
-        }
-    }
-
-    fn add(&mut self, row: Row, key_bits: usize) {
-        // All are counted, so that a full table can say how many were asked for; once one
-        // does not fit the rest is not tried.
-        if self.fit == self.rows.len() && self.placement.insert(row.key(key_bits)) {
-            self.fit += 1;
-        }
-        self.rows.push(row);
-    }
-
-    fn place(self, table: Table, name: &'static str, lane: Lane) -> Result<Vec<Entry512>> {
-        if self.fit < self.rows.len() {
-            return Err(Error::TableFull {
-                table: name,
-                fit: self.fit,
-                asked: self.rows.len(),
-            });
-        }
-        let rows = self.placement.rows().into_iter();
-        Ok(rows
-            .map(|(index, entry)| Entry512 {
-                table,
-                lane,
-                index,
-                row: self.rows[entry],
-            })
-            .collect())
-    }
-}
-
-impl LaneRows {
-    fn new(card: &CardInfo) -> Self {
-        Self {
-            slots: 0,
-            kinds: 0,
-            exact: Hashed::new(card.ways, card.exact_rows_log2),
-            page: Hashed::new(card.ways, card.page_rows_log2),
-            taken: HashMap::new(),
-            in_page: HashMap::new(),
-            ways: card.ways,
-        }
-    }
-
-    fn add(
-        &mut self,
-        position: &PositionEvents,
-        index: usize,
-        slot: u32,
-    ) -> std::result::Result<(), String> {
-        let connection = position.connection;
-        match position.at {
-            Position::Nth { kind, n } => {
-                if n == 0 {
-                    return Err("positions of a kind count from 1".into());
-                }
-                // Only TCP has data by the number of its segment; PSNs are `Psn`.
-                self.exact(connection, kind, n, kind == Kind::Data, index, slot)
-            }
-            // The card looks read requests up as data.
-            Position::Psn(psn) => self.exact(connection, Kind::Data, psn, false, index, slot),
-            Position::Byte(byte) => self.byte(connection, byte, index, slot),
-        }
-    }
-
-    fn take(
-        &mut self,
-        connection: u16,
-        at: Position,
-        index: usize,
-    ) -> std::result::Result<(), String> {
-        match self.taken.insert((connection, at), index) {
-            Some(first) => Err(format!(
-                "is the same position as position {first}; put their clauses together"
-            )),
-            None => Ok(()),
-        }
-    }
-
-    fn exact(
-        &mut self,
-        connection: u16,
-        kind: Kind,
-        n: u32,
-        bind: bool,
-        index: usize,
-        slot: u32,
-    ) -> std::result::Result<(), String> {
-        if kind == Kind::ReadRequest {
-            return Err("a read request is named by its PSN".into());
-        }
-        if matches!(kind, Kind::Injected | Kind::Other) {
-            return Err(format!("packets of kind {kind} have no positions"));
-        }
-        let number = kind.number();
-        self.take(connection, Position::Nth { kind, n }, index)?;
-        self.kinds |= 1 << number;
-        let row = Row::default()
-            .with(0, 32, n.into())
-            .with(32, 4, number.into())
-            .with(36, 16, connection.into())
-            .with(52, 24, slot.into())
-            .with_bit(76, bind)
-            .with_bit(77, true);
-        self.exact.add(row, EXACT_KEY);
-        Ok(())
-    }
-
-    fn byte(
-        &mut self,
-        connection: u16,
-        byte: u64,
-        index: usize,
-        slot: u32,
-    ) -> std::result::Result<(), String> {
-        if byte > MAX_BYTE {
-            return Err(format!("byte {byte} is not below 2^48"));
-        }
-        self.take(connection, Position::Byte(byte), index)?;
-        self.kinds |= KINDS_PAGES;
-        let row = Row::default()
-            .with(0, 40, (byte >> 8).into())
-            .with(40, 16, connection.into())
-            .with(56, 24, slot.into())
-            .with(80, 8, (byte & 0xff).into())
-            .with_bit(88, true);
-        let count = self.in_page.entry(row.key(PAGE_KEY)).or_default();
-        *count += 1;
-        if *count > self.ways {
-            return Err(format!(
-                "byte {byte}: the card takes {} byte positions among bytes {} to {} of a connection",
-                self.ways,
-                byte & !0xff,
-                byte | 0xff
-            ));
-        }
-        self.page.add(row, PAGE_KEY);
-        Ok(())
-    }
-
-    fn place(self, lane: Lane) -> Result<Vec<Entry512>> {
-        let mut rows = self.exact.place(Table::Exact, "exact", lane)?;
-        rows.append(&mut self.page.place(Table::Page, "page", lane)?);
-        Ok(rows)
     }
 }
 

@@ -27,6 +27,7 @@ fn clause(first: u8, last: Option<u8>, action: Action) -> Clause {
     Clause {
         first,
         last,
+        armed_by: None,
         action,
     }
 }
@@ -117,7 +118,7 @@ fn mistakes_name_the_position() {
                 nth(2),
                 vec![clause(1, Some(4), DROP), clause(4, None, DROP)],
             ),
-            "clauses 0 and 1 overlap",
+            "clause 1: overlaps clause 0",
         ),
         (
             at(nth(2), (1..=5).map(|n| clause(n, Some(n), DROP)).collect()),

@@ -5,9 +5,10 @@ mod model;
 
 use midwire_driver::{
     Action, Card, Clause, Connection, DeclaredConnection, Error, Kind, Lane, Nanos, Position,
-    PositionEvents, Program, Selector, SlotId, SlotState, Transport, regs,
+    PositionEvents, Program, RULE_SLOT, Rule, Selector, SlotId, SlotState, Transport, regs,
 };
 use model::{Faults, Model, bits};
+use std::collections::{HashMap, HashSet};
 
 fn open(faults: Faults) -> (Model, Result<Card, Error>) {
     let model = Model::new(faults);
@@ -29,6 +30,7 @@ fn drop_first(lane: Lane, connection: u16, at: Position) -> PositionEvents {
         clauses: vec![Clause {
             first: 1,
             last: Some(1),
+            armed_by: None,
             action: Action {
                 drop: true,
                 ..Action::default()
@@ -261,6 +263,170 @@ fn colliding(count: u64) -> impl Iterator<Item = u64> {
         let chosen = silent.iter().enumerate().filter(|(i, _)| n >> i & 1 == 1);
         chosen.fold(base, |key, (_, change)| key ^ change)
     })
+}
+
+/// Positions come and go while the card looks them up: after each row that is written all that
+/// were not changed are found, and those that were are found as they were or as they became.
+#[test]
+fn a_program_changes_under_a_card_that_looks_it_up() {
+    let (model, card) = open(Faults::default());
+    let card = card.expect("open");
+    let at = |n| Position::Nth { kind: Kind::Ack, n };
+    let key = |n: u32| 0x2_0000_0000u128 | u128::from(n);
+    let program = Program {
+        positions: (1..=900)
+            .map(|n| drop_first(Lane::AtoB, 0, at(n)))
+            .collect(),
+        ..Program::default()
+    };
+    let loaded = card.load(&program).expect("a program");
+    let mut slots: HashMap<u32, u32> = (1..).zip(loaded.slots.iter().map(|s| s.slot)).collect();
+    let replay = |before: &HashMap<model::TableKey, [u32; 16]>, slots: &HashMap<u32, u32>| {
+        let (now, writes) = {
+            let state = model.state();
+            (state.tables.clone(), state.history.clone())
+        };
+        model.state().tables = before.clone();
+        for (table, row) in writes {
+            model.state().tables.insert(table, row);
+            for (&n, &slot) in slots {
+                let row = look_up(&model, 0, Lane::AtoB, key(n), 52).expect("a position is away");
+                assert_eq!(bits(&row, 52, 24), u64::from(slot));
+            }
+        }
+        assert_eq!(model.state().tables, now);
+        model.state().history.clear();
+    };
+    model.state().history.clear();
+    for step in 0..200u32 {
+        let before = model.state().tables.clone();
+        match step % 4 {
+            0 | 1 => {
+                let n = 2000 + step;
+                let slot = card.put(&drop_first(Lane::AtoB, 0, at(n))).expect("room");
+                replay(&before, &slots);
+                slots.insert(n, slot.slot);
+            }
+            2 => {
+                // A change is one row of the slot, which keeps its number.
+                let n = 1 + step * 3;
+                let mut events = drop_first(Lane::AtoB, 0, at(n));
+                events.clauses[0].last = Some(7);
+                let slot = card.put(&events).expect("a change");
+                assert_eq!(slots[&n], slot.slot);
+                replay(&before, &slots);
+                let row = model.row(2, Lane::AtoB, slot.slot);
+                assert_eq!(bits(&row, 0, 17), 0x1_0107);
+            }
+            _ => {
+                let n = 1 + step * 4;
+                slots.remove(&n).expect("was there");
+                card.remove(Lane::AtoB, 0, at(n)).expect("removed");
+                replay(&before, &slots);
+                assert!(look_up(&model, 0, Lane::AtoB, key(n), 52).is_none());
+                card.remove(Lane::AtoB, 0, at(n)).expect("no mistake");
+            }
+        }
+    }
+    let distinct: HashSet<u32> = slots.values().copied().collect();
+    assert_eq!(distinct.len(), slots.len());
+
+    let byte = drop_first(Lane::AtoB, 0, Position::Byte(5));
+    let text = card.put(&byte).unwrap_err().to_string();
+    assert_eq!(
+        text,
+        "position: bytes cannot be added while the card runs: it adds some itself"
+    );
+    assert!(card.put(&drop_first(Lane::AtoB, 5000, at(1))).is_err());
+    // A refusal has changed nothing.
+    assert!(model.state().history.is_empty());
+    card.put(&drop_first(Lane::AtoB, 0, at(9999)))
+        .expect("still works");
+    card.clear().expect("clear");
+    let text = card
+        .put(&drop_first(Lane::AtoB, 0, at(1)))
+        .unwrap_err()
+        .to_string();
+    assert_eq!(text, "change: no program is loaded");
+}
+
+#[test]
+fn rules_are_loaded_read_back_and_replaced() {
+    let (model, card) = open(Faults::default());
+    let card = card.expect("open");
+    let drop = Action {
+        drop: true,
+        ..Action::default()
+    };
+    let rule = |lane, every| Rule {
+        every,
+        action: drop,
+        ..Rule::all(lane, Kind::Cnp)
+    };
+    let program = Program {
+        positions: vec![drop_first(Lane::BtoA, 0, Position::Psn(1))],
+        rules: vec![
+            rule(Lane::BtoA, 3),
+            rule(Lane::AtoB, 5),
+            rule(Lane::BtoA, 7),
+        ],
+        ..Program::default()
+    };
+    let loaded = card.load(&program).expect("a program");
+    let slots: Vec<_> = loaded.rules.iter().map(|s| (s.lane, s.slot)).collect();
+    assert_eq!(
+        slots,
+        [
+            (Lane::BtoA, RULE_SLOT),
+            (Lane::AtoB, RULE_SLOT),
+            (Lane::BtoA, RULE_SLOT | 1)
+        ]
+    );
+    let limit = |lane, n| bits(&model.row(9, lane, n), 176, 32) as u32;
+    assert_eq!(limit(Lane::BtoA, 1), u32::MAX / 7);
+    assert_eq!(
+        bits(&model.row(9, Lane::BtoA, 0), 433, 16),
+        0,
+        "shared with the position"
+    );
+    let mut state = [0; 16];
+    state[..3].copy_from_slice(&[9, 4, 77]);
+    model.state().tables.insert((10, 1, 1), state);
+    let counted = card.slot_state(loaded.rules[2]).expect("state");
+    assert_eq!(
+        (counted.seen, counted.fired, counted.last_packet_id),
+        (9, 4, Some(77))
+    );
+
+    card.put_rule(loaded.rules[2], &rule(Lane::BtoA, 11))
+        .expect("another");
+    assert_eq!(limit(Lane::BtoA, 1), u32::MAX / 11);
+    let wrong = card.put_rule(loaded.rules[2], &rule(Lane::AtoB, 11));
+    assert!(
+        wrong
+            .unwrap_err()
+            .to_string()
+            .starts_with("rule: is not one")
+    );
+    assert!(
+        card.put_rule(loaded.slots[0], &rule(Lane::BtoA, 2))
+            .is_err()
+    );
+
+    let too_many = Program {
+        rules: (1..=model::RULES + 1)
+            .map(|n| rule(Lane::AtoB, n))
+            .collect(),
+        ..Program::default()
+    };
+    let text = card.load(&too_many).unwrap_err().to_string();
+    assert_eq!(text, "the card's rule table is full: 8 of 9 entries fit");
+    let bad = Program {
+        rules: vec![rule(Lane::AtoB, 1), rule(Lane::AtoB, 0)],
+        ..Program::default()
+    };
+    let text = card.load(&bad).unwrap_err().to_string();
+    assert!(text.starts_with("rule 1: every 0th packet"), "{text}");
 }
 
 #[test]

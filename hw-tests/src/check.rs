@@ -12,8 +12,10 @@ use std::collections::{HashMap, VecDeque};
 /// card waits for so much that the MAC never starves (docs/card.md: elastic prefill). An upper
 /// bound of both widths' prefill.
 const PREFILL: u64 = 5120;
-/// Clocks from the last byte that a frame has to wait for to its first bit on the line.
+/// Clocks from the last byte that a frame has to wait for to its first bit on the line, and those
+/// that rules take besides.
 const LATENCY: u64 = 64;
+const RULES_LATENCY: u64 = 64;
 
 /// Holds the outcome of a run against what the model says; returns what was expected of each
 /// frame in the order of their arrival, with the frame's index.
@@ -59,8 +61,7 @@ pub fn check(
     }
     for lane in [Lane::AtoB, Lane::BtoA] {
         let delivered = &outcome.delivered[lane.index()];
-        let timeout = program.reorder_timeout.unwrap_or(Program::REORDER_TIMEOUT);
-        let way = Way::new(width, lane, frames, &arrivals, &all, timeout);
+        let way = Way::new(width, lane, program, frames, &arrivals, &all);
         check_lane(way, delivered, &mut records);
     }
     records.finish();
@@ -74,6 +75,12 @@ pub fn check(
             "position {position}: {:?}",
             program.positions[position]
         );
+    }
+    for (rule, slot) in outcome.loaded.rules.iter().enumerate() {
+        let state = rig.card.slot_state(*slot).expect("a state");
+        let counts = (state.seen, state.fired);
+        let of = &program.rules[rule];
+        assert_eq!(counts, model.rule_counts(rule), "rule {rule}: {of:?}");
     }
     all
 }
@@ -169,6 +176,8 @@ struct Way<'a> {
     arrivals: &'a [Arrival],
     all: &'a [(usize, Expected)],
     timeout: Picoseconds,
+    /// In clocks.
+    latency: u64,
     /// Those of the lane that were not yet looked at, in their order.
     left: std::iter::Peekable<std::vec::IntoIter<usize>>,
     /// When the next frame can be issued.
@@ -200,11 +209,13 @@ impl<'a> Way<'a> {
     fn new(
         width: Width,
         lane: Lane,
+        program: &Program,
         frames: &'a [Sent],
         arrivals: &'a [Arrival],
         all: &'a [(usize, Expected)],
-        timeout: Nanos,
     ) -> Self {
+        let timeout = program.reorder_timeout.unwrap_or(Program::REORDER_TIMEOUT);
+        let rules = program.rules.iter().any(|rule| rule.lane == lane);
         let left: Vec<_> = (0..all.len())
             .filter(|&at| frames[all[at].0].lane == lane)
             .collect();
@@ -221,6 +232,7 @@ impl<'a> Way<'a> {
             arrivals,
             all,
             timeout: timeout.0 * 1000,
+            latency: LATENCY + if rules { RULES_LATENCY } else { 0 },
             waiting: waiting.collect(),
             left: left.into_iter().peekable(),
             free: 0,
@@ -336,7 +348,7 @@ impl<'a> Way<'a> {
         let clock = self.width.clock_ps();
         let waited = match frame.at > self.free + clock {
             true => clock,
-            false => LATENCY * clock,
+            false => self.latency * clock,
         };
         [frame.at.saturating_sub(waited), frame.at]
     }
@@ -354,7 +366,7 @@ impl<'a> Way<'a> {
             "frame {n} left {} ps too early",
             earliest - frame.at
         );
-        let latest = ready.max(self.free) + LATENCY * self.width.clock_ps();
+        let latest = ready.max(self.free) + self.latency * self.width.clock_ps();
         assert!(
             frame.at <= latest,
             "frame {n} of {} bytes, {:?}, left {} ps late",

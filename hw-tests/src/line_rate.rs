@@ -255,6 +255,7 @@ fn events_on(numbers: &[u32], action: Action) -> Program {
     let clauses = vec![Clause {
         first: 1,
         last: None,
+        armed_by: None,
         action,
     }];
     let kind = Kind::Any;

@@ -8,7 +8,7 @@
 use crate::rig::Sent;
 use midwire_driver::{
     Action, Base, Corrupt, Duplicate, IpVersion, Kind, Lane, Loaded, Nanos, Position, Prefix,
-    Program, Reorder, Selector, Transport,
+    Program, Reorder, RuleState, Selector, Sight, Transport,
 };
 use midwire_trace::identity::{Identifier, Place};
 use midwire_trace::packet::tcp_flags::FIN;
@@ -108,6 +108,10 @@ pub struct Model {
     begins: HashMap<usize, i64>,
     /// Kinds that events of a lane are about.
     kinds: [Vec<Kind>; 2],
+    rules: Vec<RuleState>,
+    /// Triggers that are armed, by their number, and when each was last worked.
+    armed: u64,
+    worked: [Option<Nanos>; 64],
     next_id: [u32; 2],
     snapshots: bool,
 }
@@ -137,6 +141,9 @@ impl Model {
             fired: vec![0; program.positions.len()],
             begins: HashMap::new(),
             kinds,
+            rules: vec![RuleState::default(); program.rules.len()],
+            armed: 0,
+            worked: [None; 64],
             next_id: [0; 2],
             snapshots,
         }
@@ -145,6 +152,11 @@ impl Model {
     /// Packets that hit a position of the program, and those of them that had a clause.
     pub fn counts(&self, position: usize) -> (u32, u32) {
         (self.seen[position], self.fired[position])
+    }
+
+    /// Packets that passed the filter of a rule of the program, and those for which it fired.
+    pub fn rule_counts(&self, rule: usize) -> (u32, u32) {
+        (self.rules[rule].seen, self.rules[rule].fired)
     }
 
     /// What must come of the next frame. Where the documents leave a choice it goes with
@@ -180,8 +192,8 @@ impl Model {
                 ingress.flags = ingress.flags | flag;
             }
         }
-        let hits = self.identify(&packet, frame.lane, &mut ingress, seen.slot);
-        let (action, fired) = self.count(&hits, &mut ingress);
+        let (hits, sight) = self.identify(&packet, frame.lane, &mut ingress, seen.slot);
+        let (action, fired) = self.count(&hits, &sight, &mut ingress);
         let mut expected = Expected {
             ingress,
             egress: None,
@@ -210,17 +222,19 @@ impl Model {
         expected
     }
 
-    /// Names the packet and finds what hits it, in the order of the look-ups.
+    /// Names the packet and finds what hits it, in the order of the look-ups; and what rules see
+    /// of it.
     fn identify(
         &mut self,
         packet: &Packet<'_>,
         lane: Lane,
         record: &mut Record,
         first: Option<u32>,
-    ) -> Vec<Hit> {
+    ) -> (Vec<Hit>, Sight) {
         let Some(identity) = self.identifier.packet(lane, packet) else {
-            return Vec::new();
+            return (Vec::new(), Sight::plain(record.proto));
         };
+        let sight = Sight::of(&identity, record.proto);
         record.connection = Some(identity.connection as u16);
         record.kind = identity.kind;
         if identity.below {
@@ -294,42 +308,83 @@ impl Model {
         let slot = |hit: &Hit| Some(self.loaded.slots[hit.1].slot);
         // Of hits in the same page any may come first.
         hits.sort_by_key(|hit| (hit.0, slot(hit) != first));
-        hits
+        (hits, sight)
     }
 
-    /// Counts at the slots; what is to be done, and whether a clause says so.
-    fn count(&mut self, hits: &[Hit], record: &mut Record) -> (Action, bool) {
+    /// Whether what a trigger guards is open for a packet, if any does. The documents leave open
+    /// for how many clocks a change does not count.
+    fn open(&self, guard: Option<u8>, stamp: Nanos) -> bool {
+        let Some(trigger) = guard else { return true };
+        if let Some(worked) = self.worked[usize::from(trigger)] {
+            let since = stamp.0.abs_diff(worked.0);
+            assert!(
+                since > 1000,
+                "{since} ns from a trigger are too few to tell"
+            );
+        }
+        self.armed >> trigger & 1 == 1
+    }
+
+    /// Counts at the slots and rules; what is to be done, and whether any of them says so.
+    fn count(&mut self, hits: &[Hit], sight: &Sight, record: &mut Record) -> (Action, bool) {
         let mut joined = Action::default();
         let mut shown = None;
-        let mut fired = false;
+        let mut fired = Vec::new();
+        let mut hit = hits.len();
         for &(_, index) in hits {
             self.seen[index] += 1;
             let iteration = self.seen[index].min(255) as u8;
             let events = &self.program.positions[index];
-            let clause = events
-                .clauses
-                .iter()
-                .find(|c| c.first <= iteration && iteration <= c.last.unwrap_or(255));
+            let clause = events.clauses.iter().find(|c| {
+                let holds = c.first <= iteration && iteration <= c.last.unwrap_or(255);
+                holds && self.open(c.armed_by, record.time)
+            });
             let slot = self.loaded.slots[index].slot;
-            if shown.is_none() || (clause.is_some() && !fired) {
+            if shown.is_none() || (clause.is_some() && fired.is_empty()) {
                 shown = Some((slot, iteration));
             }
             if let Some(clause) = clause {
                 self.fired[index] += 1;
-                fired = true;
-                joined.drop |= clause.action.drop;
-                joined.ecn = joined.ecn.or(clause.action.ecn);
-                joined.delay = joined.delay.max(clause.action.delay);
-                joined.corrupt = joined.corrupt.or(clause.action.corrupt);
-                joined.reorder = joined.reorder.or(clause.action.reorder);
-                joined.duplicate = joined.duplicate.or(clause.action.duplicate);
+                fired.push(clause.action);
+            }
+        }
+        for (index, rule) in self.program.rules.iter().enumerate() {
+            let passes = rule.lane == record.lane && rule.passes(sight).is_some();
+            if !passes || !self.open(rule.armed_by, record.time) {
+                continue;
+            }
+            let state = &mut self.rules[index];
+            if state.hits(rule, sight) {
+                hit += 1;
+                if fired.is_empty() {
+                    let iteration = state.seen.min(255) as u8;
+                    shown = Some((self.loaded.rules[index].slot, iteration));
+                }
+                fired.push(rule.action);
+            }
+        }
+        for action in &fired {
+            joined.drop |= action.drop;
+            joined.ecn = joined.ecn.or(action.ecn);
+            joined.delay = joined.delay.max(action.delay);
+            joined.corrupt = joined.corrupt.or(action.corrupt);
+            joined.reorder = joined.reorder.or(action.reorder);
+            joined.duplicate = joined.duplicate.or(action.duplicate);
+            if let Some(trigger) = action.arm {
+                self.armed |= 1 << trigger;
+            }
+            if let Some(trigger) = action.disarm {
+                self.armed &= !(1 << trigger);
+            }
+            for trigger in [action.arm, action.disarm].into_iter().flatten() {
+                self.worked[usize::from(trigger)] = Some(record.time);
             }
         }
         if let Some((slot, iteration)) = shown {
             record.slot = Some(slot);
             record.iteration = iteration;
         }
-        if hits.len() > 1 {
+        if hit > 1 {
             record.flags = record.flags | Flags::MULTI;
         }
         for (asked, bit) in [
@@ -344,7 +399,7 @@ impl Model {
                 record.actions = record.actions | bit;
             }
         }
-        (joined, fired)
+        (joined, record.actions != Actions(0))
     }
 }
 

@@ -6,6 +6,7 @@ use midwire_driver::{
     Action, Base, Clause, Corrupt, Duplicate, Ecn, IpVersion, Kind, Lane, Nanos, Position,
     PositionEvents, Program, Reorder, ReorderScope, Selector, Transport,
 };
+use midwire_driver::{Chance, Measure, Proto, Rule, RuleChance, Scope};
 use midwire_trace::Packet;
 use midwire_trace::build::{Path, TcpSegment, aeth, reth, roce, tcp, udp};
 use midwire_trace::packet::tcp_flags::{ACK, CWR, ECE, FIN, PSH, RST, SYN, URG};
@@ -491,9 +492,75 @@ pub fn program(seed: u64, events: usize) -> Program {
     Program {
         selectors,
         positions,
+        rules: (0..random.below(24)).map(|_| rule(&mut random)).collect(),
         reorder_timeout: Some(Nanos::from_micros(200)),
         ..Program::default()
     }
+}
+
+/// A rule that hits some packets of random traffic.
+fn rule(random: &mut Random) -> Rule {
+    let kinds = [
+        &[Kind::Data][..],
+        &[Kind::Data, Kind::ReadRequest],
+        &[Kind::Any],
+        &[Kind::Ack, Kind::Nak, Kind::Cnp],
+        &[Kind::Fin, Kind::Syn, Kind::Rst],
+    ];
+    let mut rule = Rule::all(random.one_of(&[Lane::AtoB, Lane::BtoA]), Kind::Any);
+    rule.kinds = random.one_of(&kinds).to_vec();
+    rule.scope = match random.below(4) {
+        0 => Scope::Connection(random.below(2 * u64::from(FLOWS)) as u16),
+        1 | 2 => Scope::Tracked,
+        _ => random.one_of(&[Scope::Plain, Scope::All]),
+    };
+    rule.protos = match random.below(3) {
+        0 => vec![random.one_of(Proto::ALL)],
+        _ => vec![],
+    };
+    (rule.fresh, rule.again) = random.one_of(&[(true, true), (true, false), (false, true)]);
+    rule.measure = match rule.scope {
+        Scope::Plain | Scope::All => Measure::Count,
+        _ if rule.kinds.contains(&Kind::Data) && random.one_in(4) => Measure::Byte,
+        _ => random.one_of(&[Measure::Position, Measure::Count]),
+    };
+    let scale = if rule.measure == Measure::Byte {
+        800
+    } else {
+        1
+    };
+    rule.first = random.below(20) * scale;
+    rule.last = match random.below(3) {
+        0 => Some(rule.first + random.below(60) * scale),
+        _ => None,
+    };
+    if rule.measure != Measure::Byte && random.one_in(2) {
+        rule.every = 1 + random.below(12) as u32;
+    }
+    let seed = random.number();
+    let of = random.below(3);
+    let mut chance = |most| Chance::of(random.below(most) as f64 / 100.0).unwrap_or(Chance::NEVER);
+    rule.chance = match of {
+        0 => RuleChance::Random {
+            seed,
+            chance: chance(50),
+        },
+        1 => RuleChance::Burst {
+            seed,
+            good: chance(10),
+            bad: chance(100),
+            to_bad: chance(30),
+            to_good: chance(60),
+        },
+        _ => RuleChance::Always,
+    };
+    rule.times = Some(1 + random.below(40) as u32);
+    rule.action = action(random);
+    if rule.action.delay.is_some() || rule.action.reorder.is_some() {
+        // There is room for so many frames at a time.
+        rule.times = Some(1 + random.below(3) as u32);
+    }
+    rule
 }
 
 fn clauses(random: &mut Random) -> Vec<Clause> {
@@ -503,32 +570,38 @@ fn clauses(random: &mut Random) -> Vec<Clause> {
             Clause {
                 first: 1,
                 last: Some(1),
+                armed_by: None,
                 action: action(random),
             },
             Clause {
                 first: 2,
                 last: Some(3),
+                armed_by: None,
                 action: action(random),
             },
             Clause {
                 first: 5,
                 last: None,
+                armed_by: None,
                 action: action(random),
             },
         ],
         2 => vec![Clause {
             first: 2,
             last: Some(2),
+            armed_by: None,
             action: action(random),
         }],
         3 => vec![Clause {
             first: 1,
             last: Some(2),
+            armed_by: None,
             action: action(random),
         }],
         _ => vec![Clause {
             first: 1,
             last: None,
+            armed_by: None,
             action: action(random),
         }],
     }

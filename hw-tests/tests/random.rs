@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Random traffic and random events, held against the model.
 
+use midwire_driver::RULE_SLOT;
 use midwire_hw_tests::traffic::{Traffic, program};
 use midwire_hw_tests::{Rig, Settings, check};
 use midwire_trace::{Actions, Flags, Proto};
@@ -15,6 +16,9 @@ const ACTIONS: [(Actions, &str); 6] = [
     (Actions::REORDER, "reorder"),
     (Actions::DUPLICATE, "duplicate"),
 ];
+
+/// A rule was the first to act.
+const RULE: &str = "rule";
 
 /// What events did, by action, transport and IP version.
 type Coverage = BTreeMap<(&'static str, &'static str, u8), u32>;
@@ -36,10 +40,12 @@ fn random(width: Width, seed: u64, frames: usize, covered: &mut Coverage) {
         } else {
             4
         };
-        for (action, name) in ACTIONS {
-            if record.actions.contains(action) {
-                *covered.entry((name, transport, version)).or_default() += 1;
-            }
+        let asked = ACTIONS
+            .iter()
+            .filter(|(action, _)| record.actions.contains(*action));
+        let rule = record.slot.is_some_and(|slot| slot & RULE_SLOT != 0);
+        for name in asked.map(|(_, name)| *name).chain(rule.then_some(RULE)) {
+            *covered.entry((name, transport, version)).or_default() += 1;
         }
     }
 }
@@ -51,7 +57,7 @@ fn covers_all(width: Width, seeds: std::ops::Range<u64>, frames: usize) {
         random(width, seed, frames, &mut covered);
     }
     println!("{covered:#?}");
-    for (_, action) in ACTIONS {
+    for action in ACTIONS.into_iter().map(|(_, name)| name).chain([RULE]) {
         for transport in ["TCP", "RoCEv2"] {
             for version in [4, 6] {
                 let n = covered.get(&(action, transport, version));

@@ -22,6 +22,7 @@ fn event(n: u32, action: Action) -> PositionEvents {
         clauses: vec![Clause {
             first: 1,
             last: Some(1),
+            armed_by: None,
             action,
         }],
     }

@@ -25,6 +25,7 @@ fn drop(connection: u16, at: Position, last: Option<u8>) -> PositionEvents {
     let clauses = vec![Clause {
         first: 1,
         last,
+        armed_by: None,
         action,
     }];
     PositionEvents {
@@ -573,6 +574,7 @@ fn at_line_rate(
         clauses: vec![Clause {
             first: 1,
             last: None,
+            armed_by: None,
             action,
         }],
     });

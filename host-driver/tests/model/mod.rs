@@ -47,6 +47,8 @@ pub struct State {
     pub tables: HashMap<TableKey, [u32; 16]>,
     /// Every row write in order.
     pub writes: Vec<TableKey>,
+    /// The same, with the rows.
+    pub history: Vec<(TableKey, [u32; 16])>,
     pub mapped: Vec<(u64, usize, usize)>,
     pub vectors: Vec<EventFd>,
     pub capturing: bool,
@@ -68,6 +70,7 @@ impl Model {
             registers: HashMap::new(),
             tables: HashMap::new(),
             writes: Vec::new(),
+            history: Vec::new(),
             mapped: Vec::new(),
             vectors: Vec::new(),
             capturing,
@@ -268,6 +271,7 @@ impl State {
             let row = std::array::from_fn(|n| self.reg(regs::TABLE_WRITE + 4 * n as u32));
             self.tables.insert(key, row);
             self.writes.push(key);
+            self.history.push((key, row));
         }
         if command & regs::table_command::READ != 0 {
             let row = self.tables.get(&key).copied().unwrap_or_default();
