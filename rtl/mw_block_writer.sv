@@ -351,6 +351,9 @@ module mw_block_writer
   assign recording = state == Run;
   assign capture_active = state != Idle;
 
+  // Frames are recorded while a capture runs, and it ends when their entries are in blocks.
+  always_ff @(posedge clk) if (!rst) assert (!in_valid || active || state == Failed);
+
   always_ff @(posedge clk) begin
     if (rst) begin
       state <= Idle;

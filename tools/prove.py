@@ -158,7 +158,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("names", nargs="*", metavar="mw_x", help="modules to prove; none: all")
     ap.add_argument("--list", action="store_true", help="name the proofs and exit")
-    ap.add_argument("--mutants", action="store_true", help="only run the mutants")
+    ap.add_argument("--only", choices=list(MODES), help="only these runs")
     ap.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="runs at a time (%(default)s)")
     ap.add_argument("--limit", type=int, default=900, metavar="S", help="seconds for one run (%(default)s)")
     ap.add_argument("--write", type=pathlib.Path, metavar="PAGE", help="if all hold, write what was shown into this page")
@@ -166,7 +166,7 @@ def main():
     paths = {p.name.removesuffix("_proof.sv"): p for p in sorted(RTL.glob("*_proof.sv"))}
     if missing := set(args.names) - set(paths):
         sys.exit(f"prove: no proof of {', '.join(sorted(missing))} in rtl/")
-    if args.write and (args.names or args.mutants):
+    if args.write and (args.names or args.only):
         sys.exit("prove: a page is written of all proofs and all runs")
     if args.list:
         print("\n".join(paths))
@@ -174,7 +174,7 @@ def main():
     if not (BIN / "yowasp-sby").exists() or not any(BIN.parent.glob("lib/python3*/site-packages/bitwuzla*")):
         sys.exit("prove: no sby or no bitwuzla in .tools/venv; run `make tools` first")
     proofs = [load(path) for name, path in paths.items() if not args.names or name in args.names]
-    runs = [r for p in proofs for r in p.runs if r.kind == "mutant" or not args.mutants]
+    runs = [r for p in proofs for r in p.runs if args.only in (None, r.kind)]
     rows, failed = {p.name: [] for p in proofs}, 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for run, (status, log) in zip(runs, pool.map(lambda r: r.go(args.limit), runs)):
