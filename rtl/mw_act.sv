@@ -3,17 +3,15 @@
 // Carries out a verdict on the bytes of a frame.
 //
 // The verdict of the frame at the head of the lane becomes a plan: what is to happen to the
-// frame as a whole (for mw_path), and a short list of edits to its bytes. An edit names a
-// byte of the frame, the bits to clear and the bits to flip: byte' = (byte & ~clear) ^ flip.
-// Beats then pass through `Stages` registers that move together on `go`:
+// frame as a whole (for mw_path), and what changes in its bytes. Checksums are mended by what
+// mw_mend found the other changes to do to them, then broken if that is asked for; set, ecn
+// and corrupt come last, in this order, so a checksum that they write to is as they left it.
+// Beats pass through four stages that move together on `go`:
 //
-//   0 -> 1  find the edits of this beat; keep ECN field and header checksum as they pass
-//   1 -> 2  copy
-//   2 -> 3  the new checksum (RFC 1624, equation 3)
-//   3 -> 4  edit
-//
-// The two bytes of a checksum may lie in two beats. The high byte then needs the low one,
-// which is one stage behind: beats of a frame must come in successive cycles of `go`.
+//   0 -> 1  find the changes of this beat, and the checksums in it
+//   1 -> 2  add what mw_mend found (RFC 1624, equation 3)
+//   2 -> 3  fold the sum, break it
+//   3 -> 4  change the beat
 module mw_act
   import mw_pkg::*;
 #(
@@ -23,10 +21,15 @@ module mw_act
 ) (
     input logic clk,
     input logic rst,
+    input logic [63:0] time_ns,
     // verdicts, one a frame
     input logic v_valid,
     output logic v_ready,
     input verdict_t v,
+    // what its changes do to checksums, for each verdict that `mends`
+    input logic mend_valid,
+    output logic mend_ready,
+    input mend_t mend,
     // the plan for the frame at the head
     output logic plan_valid,
     output logic plan_drop,
@@ -37,8 +40,10 @@ module mw_act
     output record_t plan_rec,
     output action_t plan_action,
     output logic plan_ecn,  // will be done
-    output logic plan_corrupt,  // will be done: the byte exists
-    input logic len_known,  // `len` is the length of the frame at the head
+    output logic plan_corrupt,  // will be done: what it changes exists
+    output logic plan_set,  // the same
+    input logic at_hand,  // the frame at the head lacks but its plan
+    input logic len_known,  // `len` is the length that it will have
     input logic [13:0] len,
     input logic plan_take,  // the last beat of the frame passes, or it is dropped
     // its beats
@@ -59,108 +64,292 @@ module mw_act
   end
 
   localparam int unsigned Bytes = DATA_W / 8;
-  localparam int unsigned LaneW = $clog2(Bytes);
-  localparam int unsigned OffsetW = 13;  // corrupt: 255 + 4095 at most
+  localparam int unsigned Words = DATA_W / 64;
   localparam int unsigned SureBytes = (PREFILL - 1) * Bytes;  // the last beat may be a short one
 
-  typedef logic [LaneW-1:0] lane_t;
+  typedef logic [13:0] offset_t;
+  typedef logic [10:0] word_t;  // of the frame, 8 bytes
+
+  // A change of 8 bytes at any offset, in the two words that they lie in; of one byte; of a
+  // checksum of two bytes, at an even offset.
   typedef struct packed {
-    logic               valid;
-    logic [OffsetW-1:0] offset;
-    logic [7:0]         clear;
-    logic [7:0]         flip;
-  } edit_t;
+    logic         valid;
+    word_t        word;
+    logic [127:0] clear;
+    logic [127:0] flip;
+  } words_t;
+  typedef struct packed {
+    logic       valid;
+    offset_t    at;
+    logic [7:0] clear;
+    logic [7:0] flip;
+  } byte_t;
+  typedef struct packed {
+    logic        valid;
+    offset_t     at;
+    logic        changed;
+    logic [15:0] add;
+    logic        broken;
+    logic        udp;      // 0 says that there is no checksum
+  } sum_t;
+  words_t set, icrc;
+  byte_t ecn, corrupt;
+  sum_t ip, l4;
+  offset_t set_first, icrc_last;  // the first byte that set writes; the last one of the ICRC
+  logic whole, break_ip, break_l4, break_icrc;
 
-  // The list. The flips of the checksum follow from the frame's own bytes.
-  localparam int unsigned EditEcn = 0;
-  localparam int unsigned EditSumHi = 1;
-  localparam int unsigned EditSumLo = 2;
-  localparam int unsigned EditCorrupt = 3;
-  localparam int unsigned Edits = 4;
-  edit_t [Edits-1:0] edit;
-
-  logic [OffsetW-1:0] l3, base;
-  logic ecn, sum;
-  assign l3 = OffsetW'(v.l3_offset);
-  always_comb begin
-    unique case (v.action.corrupt_base)
-      2'd0: base = '0;
-      2'd1: base = l3;
-      2'd2: base = OffsetW'(v.l4_offset);
-      2'd3: base = OffsetW'(v.payload_offset);
-    endcase
-  end
-  assign ecn = v.action.ecn && v.is_ip;
-  assign sum = ecn && !v.is_ip6;
-  assign v_ready = !plan_valid || plan_take;
+  // ---- The plan. A frame that waits only for mw_mend is delayed by that much less.
+  logic load, waits, waiting;
+  logic [63:0] since;
+  assign waits = v_valid && mends(v) && !mend_valid;
+  assign v_ready = (!plan_valid || plan_take) && !waits;
+  assign load = v_valid && v_ready;
+  assign mend_ready = load && mends(v);
 
   always_ff @(posedge clk) begin
-    if (v_valid && v_ready) begin
+    if (load) begin
+      automatic logic [39:0] waited = waiting ? 40'(time_ns - since) : '0;
+      automatic logic is4 = has_ip_checksum(v);
+      automatic logic has4 = has_l4_checksum(v);
+      automatic logic roce = v.rec.proto == ProtoRoce;
+      automatic logic mended = mends(v);
+      automatic offset_t l3 = 14'(v.l3_offset);
+      automatic offset_t l4_sum = 14'(v.l4_offset) + (v.rec.proto == ProtoTcp ? 14'd16 : 14'd6);
+      automatic offset_t end_at = data_end(v);
+      automatic offset_t set_at = frame_offset(v, v.action.set_base, v.action.set_offset);
+      automatic
+      offset_t
+      corrupt_at = frame_offset(
+          v, v.action.corrupt_base, v.action.corrupt_offset
+      );
+      automatic logic [31:0] icrc_flip = (mended ? mend.icrc_flip : '0) ^ {32{v.action.break_icrc}};
       plan_drop <= v.action.drop;
       plan_delay <= v.action.delay && v.action.delay_ns != '0;
-      plan_delay_ns <= v.action.delay_ns;
+      plan_delay_ns <= v.action.delay_ns > waited ? v.action.delay_ns - waited : 40'd1;
       plan_touched <= v.touched;
       plan_rec <= v.rec;
       plan_action <= v.action;
+      set <= '{
+          valid: sets(v),
+          word: word_t'(set_at >> 3),
+          clear: 128'(v.action.set_mask) << {set_at[2:0], 3'b000},
+          flip: 128'(v.action.set_value & v.action.set_mask) << {set_at[2:0], 3'b000}
+      };
+      set_first <= set_at;
+      for (int i = 7; i >= 0; i--)
+      if (v.action.set_mask[8*i+:8] != '0) set_first <= set_at + 14'(i);
       // IPv4: low two bits of the second byte. IPv6: bits 5:4 of it (RFC 8200, 3).
-      edit[EditEcn] <= '{
-          valid: ecn,
-          offset: l3 + 1'b1,
+      ecn <= '{
+          valid: v.action.ecn && v.is_ip,
+          at: l3 + 14'd1,
           clear: v.is_ip6 ? 8'h30 : 8'h03,
-          flip: v.is_ip6 ? 8'h30 : 8'h03
+          flip: v.is_ip6 ? {2'b00, v.action.ecn_codepoint, 4'b0000} : 8'(v.action.ecn_codepoint)
       };
-      edit[EditSumHi] <= '{valid: sum, offset: l3 + OffsetW'(10), clear: '1, flip: '0};
-      edit[EditSumLo] <= '{valid: sum, offset: l3 + OffsetW'(11), clear: '1, flip: '0};
-      edit[EditCorrupt] <= '{
-          valid: v.action.corrupt,
-          offset: base + OffsetW'(v.action.corrupt_offset),
+      corrupt <= '{valid: corrupts(v), at: corrupt_at, clear: '0, flip: v.action.corrupt_mask};
+      ip <= '{
+          valid: is4 && ((mended && mend.ip_changed) || v.action.break_ip),
+          at: l3 + 14'd10,
+          changed: mended && mend.ip_changed,
+          add: mend.ip_add,
+          broken: v.action.break_ip,
+          udp: 1'b0
+      };
+      l4 <= '{
+          valid: has4 && ((mended && mend.l4_changed) || v.action.break_l4),
+          at: l4_sum,
+          changed: mended && mend.l4_changed,
+          add: mend.l4_add,
+          broken: v.action.break_l4,
+          udp: v.rec.proto != ProtoTcp
+      };
+      icrc <= '{
+          valid: roce && icrc_flip != '0,
+          word: word_t'(end_at >> 3),
           clear: '0,
-          flip: v.action.corrupt_mask
+          flip: 128'(icrc_flip) << {end_at[2:0], 3'b000}
       };
+      icrc_last <= end_at + 14'd3;
+      break_ip <= is4 && v.action.break_ip;
+      break_l4 <= has4 && v.action.break_l4;
+      break_icrc <= roce && v.action.break_icrc;
+      whole <= v.action.truncate || (sets(
+          v
+      ) && 32'(set_at) + 32'd7 >= SureBytes) || (corrupts(
+          v
+      ) && 32'(corrupt_at) >= SureBytes) ||
+          (roce && (v.action.mend_icrc || v.action.break_icrc) && 32'(end_at) + 32'd3 >= SureBytes);
     end
-  end
-
-  always_ff @(posedge clk) begin
+    if (waits && !plan_valid && at_hand && !waiting) since <= time_ns;
+    waiting <= waits && !plan_valid && (at_hand || waiting) && !rst;
     if (plan_take) plan_valid <= 1'b0;
-    if (v_valid && v_ready) plan_valid <= 1'b1;
+    if (load) plan_valid <= 1'b1;
     if (rst) plan_valid <= 1'b0;
   end
 
-  assign plan_ecn = edit[EditEcn].valid;
-  assign plan_corrupt = edit[EditCorrupt].valid && (!len_known || 14'(edit[EditCorrupt].offset) < len);
-  assign plan_whole = edit[EditCorrupt].valid && 32'(edit[EditCorrupt].offset) >= SureBytes;
-
-  function automatic logic [7:0] byte_at(input logic [DATA_W-1:0] data, input lane_t lane);
-    return data[{lane, 3'b000}+:8];
+  function automatic logic there(input offset_t at, input logic known, input logic [13:0] bytes);
+    return !known || at < bytes;
   endfunction
+  logic changes, do_corrupt, do_icrc;
+  assign changes = set.valid || icrc.valid || ecn.valid || corrupt.valid || ip.valid || l4.valid;
+  assign do_corrupt = corrupt.valid && there(corrupt.at, len_known, len);
+  assign do_icrc = icrc.valid && there(icrc_last, len_known, len);
+  assign plan_ecn = ecn.valid && there(ecn.at, len_known, len);
+  assign plan_set = set.valid && there(set_first, len_known, len);
+  assign plan_corrupt = do_corrupt || plan_action.break_fcs || (break_ip && there(
+      ip.at, len_known, len
+  )) || (break_l4 && there(
+      l4.at, len_known, len
+  )) || (break_icrc && there(
+      icrc_last, len_known, len
+  ));
+  assign plan_whole = whole;
 
-  // The edits of a beat.
+  // ---- The changes of a beat. A word's number in its beat is always 0 at 64 bits.
+  typedef logic [2:0] place_t;
   typedef struct packed {
-    logic [Edits-1:0]      hit;
-    lane_t [Edits-1:0]     lane;
-    logic [Edits-1:0][7:0] clear;
-    logic [Edits-1:0][7:0] flip;
-  } edits_t;
-  function automatic logic [7:0] edited(input logic [7:0] old, input lane_t lane, input edits_t c,
-                                        input logic [15:0] checksum);
-    logic [7:0] clear, flip;
-    clear = '0;
-    flip  = '0;
-    for (int e = 0; e < Edits; e++) begin
-      if (c.hit[e] && c.lane[e] == lane) begin
-        clear = clear | c.clear[e];
-        flip = flip ^ (e == EditSumHi ? checksum[15:8] : e == EditSumLo ? checksum[7:0] : c.flip[e]);
-      end
-    end
-    return (old & ~clear) ^ flip;
+    logic [1:0]   hit;    // its first word lies in the beat, its second
+    place_t [1:0] place;
+    logic [127:0] clear;
+    logic [127:0] flip;
+  } beat_words_t;
+  typedef struct packed {
+    logic       hit;
+    place_t     place;
+    logic [2:0] lane;
+    logic [7:0] clear;
+    logic [7:0] flip;
+  } beat_byte_t;
+  typedef struct packed {
+    logic       hit;
+    place_t     place;
+    logic [1:0] lane;   // of four pairs of bytes
+  } beat_sum_t;
+  typedef struct packed {
+    beat_words_t            set;
+    beat_words_t            icrc;
+    beat_byte_t             ecn;
+    beat_byte_t             corrupt;
+    beat_sum_t              ip;
+    beat_sum_t              l4;
+    logic                   pad;
+    logic [$clog2(Bytes):0] bytes;
+  } changes_t;
+
+  function automatic place_t place(input word_t word);
+    return place_t'(32'(word) % Words);
   endfunction
+  function automatic logic hits(input word_t word, input logic [10:0] beat);
+    return 11'(32'(word) / Words) == beat;
+  endfunction
+  function automatic beat_words_t words_of(input words_t w, input logic [10:0] beat);
+    beat_words_t b;
+    b.hit   = {w.valid && hits(w.word + 1'b1, beat), w.valid && hits(w.word, beat)};
+    b.place = {place(w.word + 1'b1), place(w.word)};
+    b.clear = w.clear;
+    b.flip  = w.flip;
+    return b;
+  endfunction
+  function automatic beat_byte_t byte_of(input byte_t w, input logic [10:0] beat);
+    return
+    '{
+        hit: w.valid && hits(word_t'(w.at >> 3), beat),
+        place: place(word_t'(w.at >> 3)),
+        lane: w.at[2:0],
+        clear: w.clear,
+        flip: w.flip
+    }
+    ;
+  endfunction
+  function automatic beat_sum_t sum_of(input sum_t w, input logic [10:0] beat);
+    return
+    '{
+        hit: w.valid && hits(word_t'(w.at >> 3), beat),
+        place: place(word_t'(w.at >> 3)),
+        lane: w.at[2:1]
+    }
+    ;
+  endfunction
+  function automatic logic any(input changes_t c);
+    return c.set.hit != '0 || c.icrc.hit != '0 || c.ecn.hit || c.corrupt.hit || c.ip.hit ||
+        c.l4.hit || c.pad;
+  endfunction
+
+  // A checksum on its way through the stages.
+  typedef struct packed {
+    logic [15:0] old;
+    logic        changed;
+    logic [15:0] add;
+    logic        broken;
+    logic        udp;
+  } old_sum_t;
+  typedef struct packed {
+    logic [15:0] old;
+    logic        changed;
+    logic [16:0] total;
+    logic        broken;
+    logic        udp;
+  } added_sum_t;
+  function automatic old_sum_t sum_in(input logic [DATA_W-1:0] data, input sum_t w,
+                                      input beat_sum_t b);
+    logic [15:0] pair;
+    pair = 16'(data >> {b.place, b.lane, 4'b0000});
+    return
+    '{
+        old: {pair[7:0], pair[15:8]},
+        changed: w.changed,
+        add: w.add,
+        broken: w.broken,
+        udp: w.udp
+    }
+    ;
+  endfunction
+  function automatic added_sum_t added(input old_sum_t s);
+    return
+    '{
+        old: s.old,
+        changed: s.changed && !(s.udp && s.old == '0),
+        total: {1'b0, ~s.old} + {1'b0, s.add},
+        broken: s.broken,
+        udp: s.udp
+    }
+    ;
+  endfunction
+  function automatic logic [15:0] finished(input added_sum_t s);
+    logic [15:0] sum;
+    sum = s.changed ? ~(s.total[15:0] + 16'(s.total[16])) : s.old;
+    if (s.broken) sum = sum ^ 16'h5555;
+    return s.udp && (s.changed || s.broken) && sum == '0 ? '1 : sum;
+  endfunction
+
+  function automatic logic [63:0] word_changed(input logic [63:0] old, input place_t at,
+                                               input changes_t c, input logic [15:0] ip_sum,
+                                               input logic [15:0] l4_sum);
+    logic [63:0] x;
+    x = old;
+    if (c.ip.hit && c.ip.place == at) x[{c.ip.lane, 4'b0000}+:16] = {ip_sum[7:0], ip_sum[15:8]};
+    if (c.l4.hit && c.l4.place == at) x[{c.l4.lane, 4'b0000}+:16] = {l4_sum[7:0], l4_sum[15:8]};
+    for (int i = 0; i < 2; i++) begin
+      if (c.icrc.hit[i] && c.icrc.place[i] == at) x = x ^ c.icrc.flip[64*i+:64];
+    end
+    for (int i = 0; i < 2; i++) begin
+      if (c.set.hit[i] && c.set.place[i] == at)
+        x = (x & ~c.set.clear[64*i+:64]) ^ c.set.flip[64*i+:64];
+    end
+    if (c.ecn.hit && c.ecn.place == at)
+      x[{c.ecn.lane, 3'b000}+:8] = (x[{c.ecn.lane, 3'b000}+:8] & ~c.ecn.clear) ^ c.ecn.flip;
+    if (c.corrupt.hit && c.corrupt.place == at)
+      x[{c.corrupt.lane, 3'b000}+:8] = x[{c.corrupt.lane, 3'b000}+:8] ^ c.corrupt.flip;
+    return x;
+  endfunction
+
   logic [3:0] valid;  // of stages 1 to 4
-  edits_t c1, c2, c3;
+  logic any1, any2, any3;
+  changes_t c1, c2, c3;
   logic [TAG_W-1:0] tag1, tag2, tag3;
   logic [DATA_W-1:0] d1, d2, d3;
-  logic [1:0] ecn1, ecn2;
-  logic [7:0] hi1, hi2, lo1, lo2;
-  logic [15:0] sum3;
+  old_sum_t ip1, l41;
+  added_sum_t ip2, l42;
+  logic [15:0] ip3, l43;
 
   // From the last stage to the first: each register is read before it is written.
   always_ff @(posedge clk) begin
@@ -168,53 +357,56 @@ module mw_act
       if (valid[2]) begin
         out_tag  <= tag3;
         out_data <= d3;
-        if (|c3.hit) begin
-          for (int b = 0; b < Bytes; b++) begin
-            out_data[b*8+:8] <= edited(d3[b*8+:8], lane_t'(b), c3, sum3);
-          end
+        if (any3) begin
+          automatic logic [DATA_W-1:0] x;
+          for (int w = 0; w < int'(Words); w++)
+          x[64*w+:64] = word_changed(d3[64*w+:64], place_t'(w), c3, ip3, l43);
+          for (int b = 0; b < int'(Bytes); b++) if (c3.pad && b >= 32'(c3.bytes)) x[8*b+:8] = '0;
+          out_data <= x;
         end
       end
       if (valid[1]) begin
-        if (c2.hit[EditSumHi] || c2.hit[EditSumLo]) begin
-          // RFC 1624: HC' = ~(~HC + ~m + m'). Setting the two low bits of m adds 3 - ECN to it.
-          automatic logic low_is_behind = c2.hit[EditSumHi] && !c2.hit[EditSumLo];
-          automatic
-          logic [16:0]
-          added = {1'b0, ~{hi2, low_is_behind ? lo1 : lo2}} + (17'd3 - 17'(ecn2));
-          sum3 <= ~(added[15:0] + 16'(added[16]));
+        if (any2) begin
+          c3  <= c2;
+          ip3 <= finished(ip2);
+          l43 <= finished(l42);
         end
+        any3 <= any2;
         tag3 <= tag2;
-        c3   <= c2;
         d3   <= d2;
       end
       if (valid[0]) begin
-        {ecn2, hi2, lo2} <= {ecn1, hi1, lo1};
+        if (any1) begin
+          c2  <= c1;
+          ip2 <= added(ip1);
+          l42 <= added(l41);
+        end
+        any2 <= any1;
         tag2 <= tag1;
-        c2 <= c1;
-        d2 <= d1;
+        d2   <= d1;
       end
       if (in_valid) begin
-        automatic edits_t c = '0;
-        for (int e = 0; e < Edits; e++) begin
-          c.hit[e] = edit[e].valid && 11'(edit[e].offset >> LaneW) == in_index &&
-              (e != EditCorrupt || plan_corrupt);
-        end
-        if (|c.hit) begin
-          for (int e = 0; e < Edits; e++) begin
-            c.lane[e]  = edit[e].offset[LaneW-1:0];
-            c.clear[e] = edit[e].clear;
-            c.flip[e]  = edit[e].flip;
+        automatic changes_t c = '0;
+        if (changes || in_pad) begin
+          c.set  = words_of(set, in_index);
+          c.icrc = words_of(icrc, in_index);
+          if (!do_icrc) c.icrc.hit = '0;
+          c.ecn = byte_of(ecn, in_index);
+          c.corrupt = byte_of(corrupt, in_index);
+          if (!do_corrupt) c.corrupt.hit = 1'b0;
+          c.ip = sum_of(ip, in_index);
+          c.l4 = sum_of(l4, in_index);
+          c.pad = in_pad;
+          c.bytes = in_bytes;
+          if (any(c)) begin
+            c1  <= c;
+            ip1 <= sum_in(in_data, ip, c.ip);
+            l41 <= sum_in(in_data, l4, c.l4);
           end
         end
-        if (c.hit[EditEcn]) ecn1 <= 2'(byte_at(in_data, c.lane[EditEcn]));
-        if (c.hit[EditSumHi]) hi1 <= byte_at(in_data, c.lane[EditSumHi]);
-        if (c.hit[EditSumLo]) lo1 <= byte_at(in_data, c.lane[EditSumLo]);
-        c1   <= c;
+        any1 <= any(c);
         tag1 <= in_tag;
         d1   <= in_data;
-        if (in_pad) begin
-          for (int b = 0; b < Bytes; b++) if (b >= 32'(in_bytes)) d1[b*8+:8] <= '0;
-        end
       end
       valid <= {valid[2:0], in_valid};
     end

@@ -91,7 +91,7 @@ module mw_core
     $fatal(1, "mw_core: CONNS_LOG2 must be between 4 and 15");
   end
 
-  localparam int unsigned Counters = 50;
+  localparam int unsigned Counters = 54;
   localparam int unsigned Ways = 4;
 
   // settings and state of the registers
@@ -288,7 +288,7 @@ module mw_core
     logic [1:0] done_captured;
     logic [7:0] more_captured;
     logic cnt_tx_frame, cnt_dropped, cnt_marked, cnt_corrupted, cnt_delayed, cnt_delay_full;
-    logic cnt_reordered, cnt_copied, cnt_injected;
+    logic cnt_rewritten, cnt_shortened, cnt_reordered, cnt_copied, cnt_injected;
     logic [15:0] cnt_tx_bytes;
     mw_path #(
         .DATA_W(DATA_W),
@@ -341,6 +341,8 @@ module mw_core
         .cnt_dropped,
         .cnt_marked,
         .cnt_corrupted,
+        .cnt_rewritten,
+        .cnt_shortened,
         .cnt_delayed,
         .cnt_delay_full,
         .cnt_reordered,
@@ -457,15 +459,16 @@ module mw_core
     // Counters of the register map: port l receives what lane l carries to port 1 - l.
     localparam int unsigned Rx = 8 * l;
     localparam int unsigned Tx = 8 * (1 - l);
-    localparam int unsigned Ln = 16 + 17 * l;
+    localparam int unsigned Ln = 16 + 19 * l;
     assign counted[l] = cnt_frame || cnt_frame_end || cnt_error || cnt_runt || cnt_truncated ||
-        cnt_lost || cnt_tx_frame || cnt_dropped || cnt_marked || cnt_corrupted || cnt_delayed ||
-        cnt_delay_full || cnt_reordered || cnt_copied || cnt_injected || cnt_malformed ||
-        cnt_unmatched || cnt_bind_full || |cnt_record || |cnt_record_lost || |cnt_snapshot_lost;
+        cnt_lost || cnt_tx_frame || cnt_dropped || cnt_marked || cnt_corrupted || cnt_rewritten ||
+        cnt_shortened || cnt_delayed || cnt_delay_full || cnt_reordered || cnt_copied ||
+        cnt_injected || cnt_malformed || cnt_unmatched || cnt_bind_full || |cnt_record ||
+        |cnt_record_lost || |cnt_snapshot_lost;
     always_comb begin
       for (int i = 0; i < 6; i++) inc[Rx+i] = '0;
       for (int i = 6; i < 8; i++) inc[Tx+i] = '0;
-      for (int i = 0; i < 17; i++) inc[Ln+i] = '0;
+      for (int i = 0; i < 19; i++) inc[Ln+i] = '0;
       if (counted[l]) begin
         inc[Rx+0]  = 16'(cnt_frame);
         inc[Rx+1]  = cnt_frame_end ? cnt_bytes : '0;
@@ -478,19 +481,21 @@ module mw_core
         inc[Ln+0]  = 16'(cnt_dropped);
         inc[Ln+1]  = 16'(cnt_marked);
         inc[Ln+2]  = 16'(cnt_corrupted);
-        inc[Ln+3]  = 16'(cnt_delayed);
-        inc[Ln+4]  = 16'(cnt_delay_full);
-        inc[Ln+5]  = 16'(cnt_reordered);
-        inc[Ln+6]  = 16'(cnt_copied);
-        inc[Ln+7]  = 16'(cnt_injected);
-        inc[Ln+9]  = 16'(cnt_malformed);
-        inc[Ln+10] = 16'(cnt_unmatched);
-        inc[Ln+11] = 16'(cnt_bind_full);
-        inc[Ln+12] = 16'(cnt_record[0]);
-        inc[Ln+13] = 16'(cnt_record[1]);
-        inc[Ln+14] = 16'(cnt_record_lost[0]);
-        inc[Ln+15] = 16'(cnt_record_lost[1]);
-        inc[Ln+16] = 16'(cnt_snapshot_lost[0]) + 16'(cnt_snapshot_lost[1]);
+        inc[Ln+3]  = 16'(cnt_rewritten);
+        inc[Ln+4]  = 16'(cnt_shortened);
+        inc[Ln+5]  = 16'(cnt_delayed);
+        inc[Ln+6]  = 16'(cnt_delay_full);
+        inc[Ln+7]  = 16'(cnt_reordered);
+        inc[Ln+8]  = 16'(cnt_copied);
+        inc[Ln+9]  = 16'(cnt_injected);
+        inc[Ln+11] = 16'(cnt_malformed);
+        inc[Ln+12] = 16'(cnt_unmatched);
+        inc[Ln+13] = 16'(cnt_bind_full);
+        inc[Ln+14] = 16'(cnt_record[0]);
+        inc[Ln+15] = 16'(cnt_record[1]);
+        inc[Ln+16] = 16'(cnt_record_lost[0]);
+        inc[Ln+17] = 16'(cnt_record_lost[1]);
+        inc[Ln+18] = 16'(cnt_snapshot_lost[0]) + 16'(cnt_snapshot_lost[1]);
       end
     end
 
@@ -659,7 +664,7 @@ module mw_core
 
   // Counters of the MACs' side run on; those of events start again with `clear`, those of
   // records with each capture.
-  assign count_clear = {{2{{5{capture_begin}}, {12{ctl_clear}}}}, 16'd0};
+  assign count_clear = {{2{{5{capture_begin}}, {14{ctl_clear}}}}, 16'd0};
 
   // No two tables own the same number, so answers can be ORed.
   assign tbl_ack = track_ack || |match_ack;

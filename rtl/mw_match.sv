@@ -118,7 +118,7 @@ module mw_match
         seek_in.pages = tcp_data && (kinds_enable[16] || kinds_enable[5'(KindData)]);
       end
       pass_in.stamp = in_hdr.stamp;
-      pass_in.is_ip = in_hdr.is_ip;
+      pass_in.is_ip = in_hdr.is_ip && !in_hdr.malformed;
       pass_in.is_ip6 = in_hdr.is_ip6;
       pass_in.l3_offset = in_hdr.l3_offset;
       pass_in.l4_offset = in_hdr.l4_offset;

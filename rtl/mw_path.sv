@@ -76,6 +76,8 @@ module mw_path
     output logic cnt_dropped,
     output logic cnt_marked,
     output logic cnt_corrupted,
+    output logic cnt_rewritten,
+    output logic cnt_shortened,
     output logic cnt_delayed,
     output logic cnt_delay_full,
     output logic cnt_reordered,
@@ -200,8 +202,31 @@ module mw_path
     else $fatal(1, "mw_path, lane %0d: a FIFO overflowed", LANE);
   end
 
+  // What changes of a frame do to its checksums is worked out while it waits.
+  logic mend_valid, mend_ready;
+  mend_t mend;
+  mw_mend #(
+      .DATA_W(DATA_W),
+      .FIFO_LOG2(FIFO_LOG2),
+      .INFLIGHT_LOG2(INFLIGHT_LOG2)
+  ) i_mend (
+      .clk,
+      .rst,
+      .in_valid,
+      .in_sof,
+      .in_last,
+      .in_data,
+      .in_length,
+      .v_valid,
+      .v,
+      .out_valid(mend_valid),
+      .out_ready(mend_ready),
+      .out(mend)
+  );
+
   // ---- What is issued ----
   logic plan_valid, plan_drop, plan_delay, plan_whole, plan_touched, plan_ecn, plan_corrupt;
+  logic plan_set;
   logic [39:0] plan_delay_ns;
   record_t plan_rec;
   action_t plan_action;
@@ -216,29 +241,39 @@ module mw_path
 
   logic in_frame;  // of the FIFO: its first beat has been issued
   logic padding;  // its last beat has been, and zeros follow
+  logic cutting;  // its last beat has been, and what an event cuts off is still there
   logic [10:0] index;
-  logic ready, issue, final_beat, drop, short_frame, sof;
+  logic at_hand, ready, issue, last_beat, final_beat, drop, cut_off, cut, short_frame, sof;
+  logic [13:0] length;  // of the frame at the head when it leaves, without padding
   assign sof = !in_frame;
   assign drop = plan_valid && plan_drop && f_valid;
-  assign ready = plan_valid && !plan_drop && f_valid &&
-      (l_valid || (!plan_whole && 32'(f_free) <= Fifo - PREFILL));
+  assign cut_off = cutting && sof && f_valid;
+  assign cut = plan_action.truncate && plan_action.truncate_bytes < l_length;
+  assign length = cut ? plan_action.truncate_bytes : l_length;
+  assign at_hand = f_valid && (l_valid || 32'(f_free) <= Fifo - PREFILL);
+  assign ready = plan_valid && !plan_drop && !cutting && at_hand && (l_valid || !plan_whole);
   assign held_turn = held_due && light && sof && !held_issuing;
   assign held_start = go && held_turn && held_ready;
   assign issue = go && !held_issuing && !held_turn && (in_frame || ready);
-  assign short_frame = l_valid && l_length < 14'(MinFrame);
-  assign final_beat = (padding || f_last) && (!short_frame || index == 11'(MinBeats - 1));
-  assign f_pop = drop || (issue && !padding);
-  assign frame_done = (issue && final_beat) || (drop && f_last);
+  assign short_frame = l_valid && length < 14'(MinFrame);
+  assign last_beat = cut ? index == 11'((length - 1'b1) >> LaneW) : f_last;
+  assign final_beat = (padding || last_beat) && (!short_frame || index == 11'(MinBeats - 1));
+  assign f_pop = drop || cut_off || (issue && !padding);
+  assign frame_done = ((drop || cut_off) && f_last) ||
+      (issue && final_beat && (padding ? !cutting : f_last));
 
   always_ff @(posedge clk) begin
     if (issue) begin
       in_frame <= !final_beat;
-      padding <= (padding || f_last) && !final_beat;
+      padding <= (padding || last_beat) && !final_beat;
       index <= final_beat ? '0 : index + 1'b1;
+      if (!padding) cutting <= last_beat && !f_last;
     end
+    if (cut_off && f_last) cutting <= 1'b0;
     if (rst) begin
       in_frame <= 1'b0;
       padding <= 1'b0;
+      cutting <= 1'b0;
       index <= '0;
     end
     assert (rst || !issue || padding || f_valid)
@@ -273,11 +308,13 @@ module mw_path
         corrupt: plan_corrupt,
         delay: aside && plan_delay,
         reorder: aside && plan_reorder,
+        set: plan_set,
+        truncate: cut,
         default: '0
     };
     frame_end = '{
-        len: short_frame ? LaneW'(MinFrame - 1) : LaneW'(l_length - 1'b1),
-        error: l_error,
+        len: short_frame ? LaneW'(MinFrame - 1) : LaneW'(length - 1'b1),
+        error: l_error || plan_action.break_fcs,
         truncated: l_truncated
     };
   end
@@ -311,9 +348,13 @@ module mw_path
   ) i_act (
       .clk,
       .rst,
+      .time_ns,
       .v_valid(v_there),
       .v_ready(v_pop),
       .v(v_head),
+      .mend_valid,
+      .mend_ready,
+      .mend,
       .plan_valid,
       .plan_drop,
       .plan_delay,
@@ -324,15 +365,17 @@ module mw_path
       .plan_action,
       .plan_ecn,
       .plan_corrupt,
+      .plan_set,
+      .at_hand,
       .len_known(l_valid),
-      .len(l_length),
+      .len(length),
       .plan_take(frame_done),
       .go,
       .in_valid(issue),
       .in_index(index),
       .in_data(f_data),
-      .in_pad(short_frame && (padding || f_last)),
-      .in_bytes(padding ? '0 : (LaneW + 1)'(LaneW'(l_length - 1'b1)) + 1'b1),
+      .in_pad(short_frame && (padding || last_beat)),
+      .in_bytes(padding ? '0 : (LaneW + 1)'(LaneW'(length - 1'b1)) + 1'b1),
       .in_tag({sof, final_beat, frame_end, store, aside, store_slot}),
       .out_valid(act_valid),
       .out_data(act_data),
@@ -463,6 +506,8 @@ module mw_path
     cnt_captured_dropped <= drop && f_last && f_captured && !rst;
     cnt_marked <= issue && sof && plan_ecn && !rst;
     cnt_corrupted <= issue && sof && plan_corrupt && !rst;
+    cnt_rewritten <= issue && sof && plan_set && !rst;
+    cnt_shortened <= issue && sof && cut && !rst;
     cnt_delayed <= take && plan_delay && !rst;
     cnt_reordered <= take && plan_reorder && !rst;
     cnt_delay_full <= issue && sof && plan_store && !slot_free && !rst;

@@ -49,7 +49,7 @@ package mw_pkg;
     logic         lane;            // 0: A to B, 1: B to A
     proto_e       proto;
     logic         malformed;       // a header lies or is cut; the frame passes, untracked
-    logic         is_ip;           // l3_offset holds and the ECN field may be edited
+    logic         is_ip;           // l3_offset holds
     logic         is_ip6;
     logic [7:0]   l3_offset;       // bytes from the start of the frame
     logic [7:0]   l4_offset;
@@ -237,13 +237,77 @@ package mw_pkg;
     logic [63:0] stamp;
     action_t     action;
     logic        touched;         // leaves a second record, from egress
-    logic        is_ip;
+    logic        is_ip;           // and not malformed
     logic        is_ip6;
     logic [7:0]  l3_offset;
     logic [7:0]  l4_offset;
     logic [7:0]  payload_offset;
     record_t     rec;             // time, length, error, truncated, snapshot, tap still open
   } verdict_t;
+
+  // What an event's changes do to the checksums of a frame (mw_mend).
+  typedef struct packed {
+    logic        ip_changed;
+    logic [15:0] ip_add;      // one's complement sum of ~old + new (RFC 1624)
+    logic        l4_changed;
+    logic [15:0] l4_add;
+    logic [31:0] icrc_flip;   // bits that change, first byte low
+  } mend_t;  // 66
+
+  function automatic logic has_ip_checksum(input verdict_t v);
+    return v.is_ip && !v.is_ip6;
+  endfunction
+  function automatic logic has_l4_checksum(input verdict_t v);
+    return v.rec.proto != ProtoOther;
+  endfunction
+
+  // The frame has the header from which an offset of an action counts.
+  function automatic logic has_base(input verdict_t v, input logic [1:0] base);
+    unique case (base)
+      2'd0: return 1'b1;
+      2'd1: return v.is_ip;
+      2'd2: return v.rec.proto != ProtoOther;
+      2'd3: return !v.rec.malformed;
+    endcase
+  endfunction
+  function automatic logic sets(input verdict_t v);
+    return v.action.set && has_base(v, v.action.set_base);
+  endfunction
+  function automatic logic corrupts(input verdict_t v);
+    return v.action.corrupt && has_base(v, v.action.corrupt_base);
+  endfunction
+
+  // The frame waits for a mend_t.
+  function automatic logic mends(input verdict_t v);
+    logic change, ip, l4, icrc;
+    change = sets(v) || corrupts(v);
+    ip = v.action.ecn || (change && v.action.mend_ip);
+    l4 = change && v.action.mend_l4;
+    icrc = (change && v.action.mend_icrc) || (v.action.break_icrc && v.action.mend_l4);
+    return !v.action.drop && ((ip && has_ip_checksum(
+        v
+    )) || (l4 && has_l4_checksum(
+        v
+    )) || (icrc && v.rec.proto == ProtoRoce));
+  endfunction
+
+  // An offset of an action in a frame.
+  function automatic logic [13:0] frame_offset(input verdict_t v, input logic [1:0] base,
+                                               input logic [11:0] offset);
+    unique case (base)
+      2'd0: return 14'(offset);
+      2'd1: return 14'(offset) + 14'(v.l3_offset);
+      2'd2: return 14'(offset) + 14'(v.l4_offset);
+      2'd3: return 14'(offset) + 14'(v.payload_offset);
+    endcase
+  endfunction
+
+  // Where the transport's data ends, and RoCE's ICRC begins; capped behind a longest frame.
+  function automatic logic [13:0] data_end(input verdict_t v);
+    logic [16:0] at;
+    at = 17'(v.payload_offset) + 17'(v.rec.payload_len);
+    return at > 17'(MaxFrame) ? 14'(MaxFrame) : at[13:0];
+  endfunction
 
   // Counters in the header of a block, bytes 48 to 135 (docs/formats.md); index: port, lane.
   typedef struct packed {

@@ -138,10 +138,14 @@ counters! {
     LaneCounters, lane,
     /// Frames dropped by an event.
     dropped = DROPPED,
-    /// Frames marked CE by an event.
+    /// Frames of which an event set the ECN field.
     marked = MARKED,
-    /// Frames corrupted by an event.
+    /// Frames of which an event changed a byte or left a checksum wrong.
     corrupted = CORRUPTED,
+    /// Frames of which an event set bytes.
+    rewritten = REWRITTEN,
+    /// Frames truncated by an event.
+    shortened = SHORTENED,
     /// Frames delayed by an event.
     delayed = DELAYED,
     /// Frames not delayed, reordered or duplicated because the store was full.

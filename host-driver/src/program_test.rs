@@ -278,33 +278,12 @@ fn an_action_lies_as_documented() {
 
 #[test]
 fn what_the_card_would_pass_over_is_refused() {
-    for (action, what) in [
-        (
-            Action {
-                ecn: Some(Ecn::Ect0),
-                ..Action::default()
-            },
-            "ECN code point",
-        ),
-        (
-            Action {
-                truncate: Some(100),
-                ..Action::default()
-            },
-            "truncate",
-        ),
-        (
-            Action {
-                inject: Some(1),
-                ..Action::default()
-            },
-            "inject",
-        ),
-    ] {
-        let text = refuse(vec![at(nth(1), vec![clause(1, None, action)])]);
-        assert!(text.contains("does not carry out"), "{text}");
-        assert!(text.contains(what), "{text}");
-    }
+    let action = Action {
+        inject: Some(1),
+        ..Action::default()
+    };
+    let text = refuse(vec![at(nth(1), vec![clause(1, None, action)])]);
+    assert!(text.contains("does not carry out inject"), "{text}");
 }
 
 #[test]

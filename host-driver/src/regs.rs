@@ -5,7 +5,7 @@
 
 /// First 32 bits of SHA-256 of the register map's source; the register
 /// [`MAP_HASH`] of a card that fits reads as this.
-pub const EXPECTED_MAP_HASH: u32 = 0xc509_2760;
+pub const EXPECTED_MAP_HASH: u32 = 0x4bc0_3bde;
 
 /// Bytes that the registers take in BAR 0.
 pub const SIZE: u32 = 0x500;
@@ -179,44 +179,50 @@ pub mod lane {
 
     /// Frames dropped by an event. 64 bits.
     pub const DROPPED: u32 = 0x0;
-    /// Frames marked CE by an event. 64 bits.
+    /// Frames of which an event set the ECN field. 64 bits.
     pub const MARKED: u32 = 0x8;
-    /// Frames corrupted by an event. 64 bits.
+    /// Frames of which an event changed a byte or left a checksum wrong. 64 bits.
     pub const CORRUPTED: u32 = 0x10;
+    /// Frames of which an event set bytes. 64 bits.
+    pub const REWRITTEN: u32 = 0x18;
+    /// Frames truncated by an event. 64 bits.
+    pub const SHORTENED: u32 = 0x20;
     /// Frames delayed by an event. 64 bits.
-    pub const DELAYED: u32 = 0x18;
+    pub const DELAYED: u32 = 0x28;
     /// Frames not delayed, reordered or duplicated because the store was full. 64 bits.
-    pub const DELAY_FULL: u32 = 0x20;
+    pub const DELAY_FULL: u32 = 0x30;
     /// Frames taken aside until others have gone by. 64 bits.
-    pub const REORDERED: u32 = 0x28;
+    pub const REORDERED: u32 = 0x38;
     /// Copies that left. 64 bits.
-    pub const COPIED: u32 = 0x30;
+    pub const COPIED: u32 = 0x40;
     /// Frames made by the card that left at the end of this lane. 64 bits.
-    pub const INJECTED: u32 = 0x38;
+    pub const INJECTED: u32 = 0x48;
     /// Frames that could not be made of a packet of this lane: too many at a time, or no such template. 64 bits.
-    pub const INJECT_LOST: u32 = 0x40;
+    pub const INJECT_LOST: u32 = 0x50;
     /// Frames with a header that lies or is cut. 64 bits.
-    pub const MALFORMED: u32 = 0x48;
+    pub const MALFORMED: u32 = 0x58;
     /// Frames for which not every event was looked up because the matcher was overloaded. 64 bits.
-    pub const UNMATCHED: u32 = 0x50;
+    pub const UNMATCHED: u32 = 0x60;
     /// Positions that could not be followed into their retransmissions: page table full. 64 bits.
-    pub const BIND_FULL: u32 = 0x58;
+    pub const BIND_FULL: u32 = 0x68;
     /// Ingress records written since capture started. 64 bits.
-    pub const RECORDS_INGRESS: u32 = 0x60;
+    pub const RECORDS_INGRESS: u32 = 0x70;
     /// Egress records written since capture started. 64 bits.
-    pub const RECORDS_EGRESS: u32 = 0x68;
+    pub const RECORDS_EGRESS: u32 = 0x78;
     /// Ingress records lost since capture started. 64 bits.
-    pub const LOST_INGRESS: u32 = 0x70;
+    pub const LOST_INGRESS: u32 = 0x80;
     /// Egress records lost since capture started. 64 bits.
-    pub const LOST_EGRESS: u32 = 0x78;
+    pub const LOST_EGRESS: u32 = 0x88;
     /// Records kept without their snapshot since capture started. 64 bits.
-    pub const LOST_SNAPSHOTS: u32 = 0x80;
+    pub const LOST_SNAPSHOTS: u32 = 0x90;
 
     /// Name and register of each, all 64 bits.
-    pub const ALL: [(&str, u32); 17] = [
+    pub const ALL: [(&str, u32); 19] = [
         ("dropped", DROPPED),
         ("marked", MARKED),
         ("corrupted", CORRUPTED),
+        ("rewritten", REWRITTEN),
+        ("shortened", SHORTENED),
         ("delayed", DELAYED),
         ("delay_full", DELAY_FULL),
         ("reordered", REORDERED),

@@ -14,8 +14,10 @@ use std::collections::{HashMap, VecDeque};
 const PREFILL: u64 = 5120;
 /// Clocks from the last byte that a frame has to wait for to its first bit on the line, and those
 /// that rules take besides.
-const LATENCY: u64 = 64;
+const LATENCY: u64 = 72;
 const RULES_LATENCY: u64 = 64;
+/// Clocks more for a frame of which checksums may have to be mended.
+const MENDING: u64 = 32;
 
 /// Holds the outcome of a run against what the model says; returns what was expected of each
 /// frame in the order of their arrival, with the frame's index.
@@ -33,11 +35,20 @@ pub fn check(
     let arrivals = arrivals(width, frames);
     let mut order: Vec<usize> = (0..frames.len()).collect();
     order.sort_by_key(|&n| arrivals[n].head);
+    let left = [0, 1].map(|lane| {
+        let frames: &[Delivered] = &outcome.delivered[lane];
+        let mut left: HashMap<&[u8], usize> = HashMap::new();
+        for frame in frames {
+            *left.entry(&frame.data).or_default() += 1;
+        }
+        left
+    });
     let mut all = Vec::with_capacity(frames.len());
     for n in order {
         let (frame, arrival) = (&frames[n], &arrivals[n]);
         let (record, snapshot) = records.next(frame.lane);
-        let expected = model.frame(frame, arrival.stamp, &record);
+        let left = &left[frame.lane.index()];
+        let expected = model.frame(frame, arrival.stamp, &record, left);
         let context = || {
             format!(
                 "frame {n} at {} ns: {:02x?}",
@@ -85,7 +96,7 @@ pub fn check(
     all
 }
 
-/// What the card counted of frames that left at another time than they came.
+/// What the card counted of frames that events touched.
 fn check_counters(frames: &[Sent], all: &[(usize, Expected)], outcome: &Outcome) {
     for lane in [Lane::AtoB, Lane::BtoA] {
         let count = |of: &dyn Fn(&Expected) -> u64| {
@@ -93,15 +104,20 @@ fn check_counters(frames: &[Sent], all: &[(usize, Expected)], outcome: &Outcome)
             let left = of_lane.filter(|(_, expected)| expected.leaves.is_some());
             left.map(|(_, expected)| of(expected)).sum::<u64>()
         };
-        let delayed = count(&|e| e.delay.is_some().into());
-        let reordered = count(&|e| e.reorder.is_some().into());
-        let copied = count(&|e| e.duplicate.map_or(0, |d| d.copies.into()));
+        let done = |bit| count(&|e| e.egress.is_some_and(|r| r.actions.contains(bit)).into());
+        let copied = count(&|e| e.action.duplicate.map_or(0, |d| d.copies.into()));
         let counters = &outcome.counters.lanes[lane.index()];
-        assert_eq!(
-            (counters.delayed, counters.reordered, counters.copied),
-            (delayed, reordered, copied),
-            "{lane}: delayed, reordered, copied"
-        );
+        for (name, counted, expected) in [
+            ("marked", counters.marked, done(Actions::ECN)),
+            ("corrupted", counters.corrupted, done(Actions::CORRUPT)),
+            ("rewritten", counters.rewritten, done(Actions::SET)),
+            ("shortened", counters.shortened, done(Actions::TRUNCATE)),
+            ("delayed", counters.delayed, done(Actions::DELAY)),
+            ("reordered", counters.reordered, done(Actions::REORDER)),
+            ("copied", counters.copied, copied),
+        ] {
+            assert_eq!(counted, expected, "{lane}: {name}");
+        }
         assert_eq!(outcome.accounting.ports[lane.index()].copied, copied);
         assert_eq!(counters.delay_full, 0, "{lane}");
     }
@@ -144,7 +160,7 @@ fn check_lane(mut way: Way<'_>, delivered: &[Delivered], records: &mut Records) 
         if own.is_none() {
             let moved = Actions::DELAY | Actions::REORDER;
             egress.actions = Actions(egress.actions.0 & !moved.0) | Actions::DUPLICATE;
-        } else if expected.reorder.is_some() {
+        } else if expected.action.reorder.is_some() {
             egress.f2 = passed.min(u16::MAX.into()) as u16;
         }
         let (record, snapshot) = records.egress(lane, egress.packet_id);
@@ -184,6 +200,8 @@ struct Way<'a> {
     free: Picoseconds,
     /// When frames that are held back were.
     issued: HashMap<usize, Picoseconds>,
+    /// Those of them that stored frames may have been sent before, since one came straight through.
+    behind: Vec<usize>,
     /// Frames that wait for others, in their order.
     waiting: Vec<Waiting>,
     /// Frames that leave again.
@@ -219,7 +237,8 @@ impl<'a> Way<'a> {
         let left: Vec<_> = (0..all.len())
             .filter(|&at| frames[all[at].0].lane == lane)
             .collect();
-        let waits = |&&at: &&usize| all[at].1.leaves.is_some() && all[at].1.reorder.is_some();
+        let waits =
+            |&&at: &&usize| all[at].1.leaves.is_some() && all[at].1.action.reorder.is_some();
         let waiting = left.iter().filter(waits).map(|&at| Waiting {
             at,
             passed: 0,
@@ -237,6 +256,7 @@ impl<'a> Way<'a> {
             left: left.into_iter().peekable(),
             free: 0,
             issued: HashMap::new(),
+            behind: Vec::new(),
             again: HashMap::new(),
         }
     }
@@ -250,10 +270,24 @@ impl<'a> Way<'a> {
         self.bytes(at).div_ceil(self.width.bytes() as u64) * self.width.clock_ps()
     }
 
-    /// When the line has brought enough of a frame.
+    /// When the line has brought so much of a frame.
+    fn came(&self, at: usize, bytes: u64) -> Picoseconds {
+        let bytes = self.bytes(at).min(bytes);
+        self.arrivals[self.all[at].0].begins + (8 + bytes) * self.width.byte_ps()
+    }
+
+    /// When a frame can be issued at the latest. What is changed and what that does to its
+    /// checksums may depend on its end.
     fn ready(&self, at: usize) -> Picoseconds {
-        let began = self.arrivals[self.all[at].0].begins;
-        began + (8 + self.bytes(at).min(PREFILL)) * self.width.byte_ps()
+        let record = &self.all[at].1.ingress;
+        let changes = Actions::SET | Actions::CORRUPT | Actions::ECN | Actions::TRUNCATE;
+        let (came, mending) = match record.actions.0 & changes.0 {
+            0 => (self.came(at, PREFILL), 0),
+            _ => (self.came(at, u64::MAX), MENDING),
+        };
+        // Of data that are announced every page is looked up, a clock each.
+        let pages = u64::from(record.payload_len) / 256;
+        came + (mending + pages) * self.width.clock_ps()
     }
 
     /// Goes past frames that are not to leave at once, up to frame `end`; which ones.
@@ -279,13 +313,15 @@ impl<'a> Way<'a> {
         self.pass(|way, other| {
             let expected = &way.all[other].1;
             let straight = expected.leaves.is_some() && !expected.held();
-            straight || way.ready(other) > frame.at
+            straight || way.came(other, PREFILL) > frame.at
         })
     }
 
-    /// They may have had to wait for frame `at`.
+    /// They may have had to wait for frame `at`, as those that others were sent before.
     fn put_behind(&mut self, behind: Vec<usize>, at: usize) {
-        for other in behind.into_iter().filter(|other| *other != at) {
+        self.behind.extend(behind);
+        self.behind.retain(|other| *other != at);
+        for &other in &self.behind {
             self.issued.insert(other, self.free);
             self.free += self.storing(other);
         }
@@ -300,12 +336,12 @@ impl<'a> Way<'a> {
         let (earliest, ready) = if expected.held() {
             behind = self.pass_before(frame);
             let issued = self.issued.get(&at).copied().expect("it was passed");
-            let delay = expected.delay.map_or(0, |delay| delay.0 * 1000);
+            let delay = expected.action.delay.map_or(0, |delay| delay.0 * 1000);
             let (turn, passed) = self.turn(at, issued);
             waited = passed;
             // It is stored as a whole first, even when the delay is shorter.
             let ready = turn.max(issued + delay.max(self.storing(at)));
-            let earliest = match self.all[at].1.reorder {
+            let earliest = match self.all[at].1.action.reorder {
                 Some(reorder) if passed < reorder.packets.into() => first + self.timeout,
                 _ => 0,
             };
@@ -314,9 +350,10 @@ impl<'a> Way<'a> {
             self.pass(|_, other| other == at);
             self.left.next();
             self.went_by(at, frame.at);
+            self.behind.clear();
             (first, self.ready(at))
         };
-        if let Some(duplicate) = expected.duplicate {
+        if let Some(duplicate) = expected.action.duplicate {
             let again = Again {
                 sent: self.sent(frame),
                 left: duplicate.copies,
@@ -331,7 +368,7 @@ impl<'a> Way<'a> {
     /// Frame `at` has left once more.
     fn leaves_again(&mut self, at: usize, frame: &Delivered) {
         let (n, expected) = &self.all[at];
-        let gap = expected.duplicate.map_or(0, |d| d.gap.0 * 1000);
+        let gap = expected.action.duplicate.map_or(0, |d| d.gap.0 * 1000);
         let storing = self.storing(at);
         let sent = self.sent(frame);
         let again = self.again.get_mut(&at).expect("a frame with copies");
@@ -371,10 +408,16 @@ impl<'a> Way<'a> {
             frame.at <= latest,
             "frame {n} of {} bytes, {:?}, left {} ps late",
             self.bytes(at),
-            (expected.delay, expected.reorder, expected.duplicate),
+            (
+                expected.action.delay,
+                expected.action.reorder,
+                expected.action.duplicate
+            ),
             frame.at - latest
         );
-        self.free = frame.at + (8 + frame.data.len() as u64 + 4 + 12) * self.width.byte_ps();
+        // What was cut off is read all the same; a stored frame may leave meanwhile.
+        let line = (8 + frame.data.len() as u64 + 4 + 12) * self.width.byte_ps();
+        self.free = self.free.max(frame.at + line.max(self.storing(at)));
     }
 
     /// Frame `at`, which was not held back, counts for those that wait and came before it.
@@ -382,7 +425,7 @@ impl<'a> Way<'a> {
         let connection = self.all[at].1.ingress.connection;
         for waiting in self.waiting.iter_mut().take_while(|w| w.at < at) {
             let expected = &self.all[waiting.at].1;
-            let reorder = expected.reorder.expect("it waits");
+            let reorder = expected.action.reorder.expect("it waits");
             if reorder.of == ReorderScope::Lane || expected.ingress.connection == connection {
                 waiting.passed += 1;
                 if waiting.passed == u32::from(reorder.packets) {
@@ -398,9 +441,13 @@ impl<'a> Way<'a> {
             return (0, 0);
         };
         let Waiting { passed, full, .. } = self.waiting.remove(place);
-        let asked = self.all[at].1.reorder.map_or(0, |r| r.packets.into());
+        let asked = self.all[at]
+            .1
+            .action
+            .reorder
+            .map_or(0, |r| r.packets.into());
         let timeout = issued + self.timeout;
-        if self.all[at].1.delay.is_none() && full.is_some_and(|full| full < timeout) {
+        if self.all[at].1.action.delay.is_none() && full.is_some_and(|full| full < timeout) {
             assert_eq!(passed, asked, "places that frame {} moved", self.all[at].0);
         }
         (full.unwrap_or(timeout).min(timeout), passed)

@@ -10,6 +10,7 @@
 
 mod backend;
 mod check;
+mod edit;
 pub mod line_rate;
 mod model;
 mod rig;

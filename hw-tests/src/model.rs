@@ -5,16 +5,18 @@
 //! Headers are read and packets are named by midwire-trace, which does both in software and
 //! independently of the core.
 
+use crate::edit::{asked, carry_out, join};
 use crate::rig::Sent;
 use midwire_driver::{
-    Action, Base, Corrupt, Duplicate, IpVersion, Kind, Lane, Loaded, Nanos, Position, Prefix,
-    Program, Reorder, RuleState, Selector, Sight, Transport,
+    Action, IpVersion, Kind, Lane, Loaded, Nanos, Position, Prefix, Program, RuleState, Selector,
+    Sight, Transport,
 };
 use midwire_trace::identity::{Identifier, Place};
 use midwire_trace::packet::tcp_flags::FIN;
 use midwire_trace::packet::{Transport as Headers, opcode};
-use midwire_trace::{Actions, Flags, Packet, Record, Tap};
+use midwire_trace::{Flags, Packet, Record, Tap};
 use midwire_virtual_card::{Picoseconds, Width, after_start};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 
@@ -38,18 +40,14 @@ pub struct Expected {
     pub leaves: Option<Vec<u8>>,
     /// What leaves has a wrong FCS.
     pub bad: bool,
-    /// How long it is held back.
-    pub delay: Option<Nanos>,
-    /// It is held back until others have gone by.
-    pub reorder: Option<Reorder>,
-    /// It is sent again.
-    pub duplicate: Option<Duplicate>,
+    /// What events ask of it.
+    pub action: Action,
 }
 
 impl Expected {
     /// It does not leave at once.
     pub fn held(&self) -> bool {
-        self.leaves.is_some() && (self.delay.is_some() || self.reorder.is_some())
+        self.leaves.is_some() && (self.action.delay.is_some() || self.action.reorder.is_some())
     }
 }
 
@@ -160,9 +158,15 @@ impl Model {
     }
 
     /// What must come of the next frame. Where the documents leave a choice it goes with
-    /// `seen`, the frame's ingress record: which one of several bytes in one page is first, and
-    /// whether a lie about where the frame ends shows before its end.
-    pub fn frame(&mut self, frame: &Sent, stamp: Nanos, seen: &Record) -> Expected {
+    /// `seen`, the frame's ingress record, and `left`, all that left its lane: in which order
+    /// bytes in one page come, and whether a lie about where the frame ends shows before its end.
+    pub fn frame(
+        &mut self,
+        frame: &Sent,
+        stamp: Nanos,
+        seen: &Record,
+        left: &HashMap<&[u8], usize>,
+    ) -> Expected {
         let truncated = frame.data.len() > MAX_FRAME;
         let data = &frame.data[..frame.data.len().min(MAX_FRAME)];
         let longer = [data, &[0; 1 << 17]].concat();
@@ -192,44 +196,31 @@ impl Model {
                 ingress.flags = ingress.flags | flag;
             }
         }
-        let (hits, sight) = self.identify(&packet, frame.lane, &mut ingress, seen.slot);
-        let (action, fired) = self.count(&hits, &sight, &mut ingress);
-        let mut expected = Expected {
-            ingress,
-            egress: None,
-            leaves: None,
-            bad: frame.bad || truncated,
-            delay: None,
-            reorder: None,
-            duplicate: None,
+        let (hits, sight) = self.identify(&packet, frame.lane, &mut ingress);
+        let counted = self.count(&hits, &sight, &ingress);
+        let mut fits: Vec<_> = orders(&counted)
+            .into_iter()
+            .map(|order| expect(&order, ingress, data, &packet))
+            .collect();
+        let copies = |e: &Expected| e.action.duplicate.map_or(0, |d| usize::from(d.copies));
+        let seems = |expected: &Expected| {
+            let leaves = expected.leaves.as_deref();
+            let times = |bytes| left.get(bytes).copied().unwrap_or(0);
+            expected.ingress.slot == seen.slot
+                && leaves.is_none_or(|bytes| times(bytes) > copies(expected))
         };
-        if action.drop {
-            return expected;
-        }
-        let mut leaves = data.to_vec();
-        let done = carry_out(&action, &packet, &mut leaves);
-        leaves.resize(leaves.len().max(MIN_FRAME), 0);
-        expected.delay = action.delay;
-        expected.reorder = action.reorder;
-        expected.duplicate = action.duplicate;
-        expected.egress = fired.then_some(Record {
-            tap: Tap::Egress,
-            length: leaves.len() as u16,
-            actions: done,
-            ..expected.ingress
-        });
-        expected.leaves = Some(leaves);
-        expected
+        let choice = (0..fits.len())
+            .filter(|&n| seems(&fits[n]))
+            .min_by_key(|&n| Reverse(copies(&fits[n])));
+        fits.swap_remove(choice.unwrap_or(0))
     }
 
-    /// Names the packet and finds what hits it, in the order of the look-ups; and what rules see
-    /// of it.
+    /// Names the packet and finds what hits it, and what rules see of it.
     fn identify(
         &mut self,
         packet: &Packet<'_>,
         lane: Lane,
         record: &mut Record,
-        first: Option<u32>,
     ) -> (Vec<Hit>, Sight) {
         let Some(identity) = self.identifier.packet(lane, packet) else {
             return (Vec::new(), Sight::plain(record.proto));
@@ -305,9 +296,6 @@ impl Model {
             };
             hits.extend(at.map(|at| (at, index)));
         }
-        let slot = |hit: &Hit| Some(self.loaded.slots[hit.1].slot);
-        // Of hits in the same page any may come first.
-        hits.sort_by_key(|hit| (hit.0, slot(hit) != first));
         (hits, sight)
     }
 
@@ -325,29 +313,27 @@ impl Model {
         self.armed >> trigger & 1 == 1
     }
 
-    /// Counts at the slots and rules; what is to be done, and whether any of them says so.
-    fn count(&mut self, hits: &[Hit], sight: &Sight, record: &mut Record) -> (Action, bool) {
-        let mut joined = Action::default();
-        let mut shown = None;
-        let mut fired = Vec::new();
-        let mut hit = hits.len();
-        for &(_, index) in hits {
+    /// Counts at the slots and rules, and works the triggers.
+    fn count(&mut self, hits: &[Hit], sight: &Sight, record: &Record) -> Vec<Counted> {
+        let mut counted = Vec::new();
+        for &(step, index) in hits {
             self.seen[index] += 1;
             let iteration = self.seen[index].min(255) as u8;
-            let events = &self.program.positions[index];
-            let clause = events.clauses.iter().find(|c| {
+            let clauses = &self.program.positions[index].clauses;
+            let clause = clauses.iter().find(|c| {
                 let holds = c.first <= iteration && iteration <= c.last.unwrap_or(255);
                 holds && self.open(c.armed_by, record.time)
             });
-            let slot = self.loaded.slots[index].slot;
-            if shown.is_none() || (clause.is_some() && fired.is_empty()) {
-                shown = Some((slot, iteration));
-            }
-            if let Some(clause) = clause {
-                self.fired[index] += 1;
-                fired.push(clause.action);
-            }
+            self.fired[index] += u32::from(clause.is_some());
+            counted.push(Counted {
+                step,
+                slot: self.loaded.slots[index].slot,
+                iteration,
+                action: clause.map(|clause| clause.action),
+            });
         }
+        // Behind the slots, in their order.
+        let steps = hits.iter().map(|hit| hit.0).max().unwrap_or(0) + 1;
         for (index, rule) in self.program.rules.iter().enumerate() {
             let passes = rule.lane == record.lane && rule.passes(sight).is_some();
             if !passes || !self.open(rule.armed_by, record.time) {
@@ -355,21 +341,15 @@ impl Model {
             }
             let state = &mut self.rules[index];
             if state.hits(rule, sight) {
-                hit += 1;
-                if fired.is_empty() {
-                    let iteration = state.seen.min(255) as u8;
-                    shown = Some((self.loaded.rules[index].slot, iteration));
-                }
-                fired.push(rule.action);
+                counted.push(Counted {
+                    step: steps + index,
+                    slot: self.loaded.rules[index].slot,
+                    iteration: state.seen.min(255) as u8,
+                    action: Some(rule.action),
+                });
             }
         }
-        for action in &fired {
-            joined.drop |= action.drop;
-            joined.ecn = joined.ecn.or(action.ecn);
-            joined.delay = joined.delay.max(action.delay);
-            joined.corrupt = joined.corrupt.or(action.corrupt);
-            joined.reorder = joined.reorder.or(action.reorder);
-            joined.duplicate = joined.duplicate.or(action.duplicate);
+        for action in counted.iter().filter_map(|hit| hit.action) {
             if let Some(trigger) = action.arm {
                 self.armed |= 1 << trigger;
             }
@@ -380,27 +360,75 @@ impl Model {
                 self.worked[usize::from(trigger)] = Some(record.time);
             }
         }
-        if let Some((slot, iteration)) = shown {
-            record.slot = Some(slot);
-            record.iteration = iteration;
-        }
-        if hit > 1 {
-            record.flags = record.flags | Flags::MULTI;
-        }
-        for (asked, bit) in [
-            (joined.drop, Actions::DROP),
-            (joined.ecn.is_some(), Actions::ECN),
-            (joined.corrupt.is_some(), Actions::CORRUPT),
-            (joined.delay.is_some(), Actions::DELAY),
-            (joined.reorder.is_some(), Actions::REORDER),
-            (joined.duplicate.is_some(), Actions::DUPLICATE),
-        ] {
-            if asked {
-                record.actions = record.actions | bit;
-            }
-        }
-        (joined, record.actions != Actions(0))
+        counted
     }
+}
+
+/// A slot or a rule that was hit, and what is to be done for it.
+#[derive(Clone, Copy)]
+struct Counted {
+    step: usize,
+    slot: u32,
+    iteration: u8,
+    action: Option<Action>,
+}
+
+/// All orders of hits that the look-ups allow: step by step, in a step any.
+fn orders(hits: &[Counted]) -> Vec<Vec<Counted>> {
+    let Some(first) = hits.iter().map(|hit| hit.step).min() else {
+        return vec![Vec::new()];
+    };
+    let mut all = Vec::new();
+    for (n, hit) in hits.iter().enumerate().filter(|(_, h)| h.step == first) {
+        let rest = [&hits[..n], &hits[n + 1..]].concat();
+        all.extend(
+            orders(&rest)
+                .iter()
+                .map(|rest| [&[*hit], &rest[..]].concat()),
+        );
+    }
+    all
+}
+
+/// What must come of a frame whose ingress record is this but for the events that hit.
+fn expect(hits: &[Counted], mut ingress: Record, data: &[u8], packet: &Packet<'_>) -> Expected {
+    let mut action = Action::default();
+    let fired = hits.iter().filter_map(|hit| hit.action);
+    fired.for_each(|more| join(&mut action, &more));
+    ingress.actions = asked(&action);
+    let acts = hits.iter().find(|hit| hit.action.is_some());
+    if let Some(shown) = acts.or(hits.first()) {
+        ingress.slot = Some(shown.slot);
+        ingress.iteration = shown.iteration;
+    }
+    if hits.len() > 1 {
+        ingress.flags = ingress.flags | Flags::MULTI;
+    }
+    let mut expected = Expected {
+        ingress,
+        egress: None,
+        leaves: None,
+        bad: ingress.flags.contains(Flags::ERROR) || action.broken.fcs,
+        action,
+    };
+    if action.drop {
+        return expected;
+    }
+    let mut leaves = data.to_vec();
+    let done = carry_out(&action, packet, &mut leaves);
+    leaves.resize(leaves.len().max(MIN_FRAME), 0);
+    let mut egress = Record {
+        tap: Tap::Egress,
+        length: leaves.len() as u16,
+        actions: done,
+        ..ingress
+    };
+    if expected.bad {
+        egress.flags = egress.flags | Flags::ERROR;
+    }
+    expected.egress = (!ingress.actions.is_empty()).then_some(egress);
+    expected.leaves = Some(leaves);
+    expected
 }
 
 /// What a record says of a packet by itself.
@@ -439,54 +467,11 @@ fn describe(packet: &Packet<'_>) -> Record {
 }
 
 /// Bytes that stand before the payload and are part of no header.
-fn reserved(packet: &Packet<'_>) -> usize {
+pub(crate) fn reserved(packet: &Packet<'_>) -> usize {
     match packet.roce() {
         Some(roce) if roce.bth.opcode == opcode::CNP => CNP_RESERVED,
         _ => 0,
     }
-}
-
-/// Changes the bytes of a frame; what was done.
-fn carry_out(action: &Action, packet: &Packet<'_>, frame: &mut [u8]) -> Actions {
-    let mut done = Actions(0);
-    let ip = packet.l3_offset;
-    if action.ecn.is_some()
-        && let Some(net) = packet.net
-    {
-        if net.src.is_ipv6() {
-            frame[ip + 1] |= 0x30; // the low two bits of the traffic class
-        } else {
-            let word = |frame: &[u8], at| u16::from_be_bytes([frame[at], frame[at + 1]]);
-            let before = word(frame, ip);
-            frame[ip + 1] |= 3;
-            // RFC 1624, equation 3: HC' = ~(~HC + ~m + m')
-            let terms = [!word(frame, ip + 10), !before, word(frame, ip)];
-            let sum: u32 = terms.into_iter().map(u32::from).sum();
-            let sum = (sum & 0xffff) + (sum >> 16);
-            let sum = (sum & 0xffff) + (sum >> 16);
-            frame[ip + 10..ip + 12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
-        }
-        done = done | Actions::ECN;
-    }
-    if let Some(Corrupt { base, offset, mask }) = action.corrupt {
-        let base = match base {
-            Base::Frame => 0,
-            Base::Ip => ip,
-            Base::Transport => packet.l4_offset,
-            Base::Payload => packet.payload_offset + reserved(packet),
-        };
-        if let Some(byte) = frame.get_mut(base + usize::from(offset)) {
-            *byte ^= mask;
-            done = done | Actions::CORRUPT;
-        }
-    }
-    if action.delay.is_some() {
-        done = done | Actions::DELAY;
-    }
-    if action.reorder.is_some() {
-        done = done | Actions::REORDER;
-    }
-    done
 }
 
 fn admits(selector: &Selector, lane: Lane, packet: &Packet<'_>) -> bool {

@@ -3,14 +3,14 @@
 
 use crate::rig::Sent;
 use midwire_driver::{
-    Action, Base, Clause, Corrupt, Duplicate, Ecn, IpVersion, Kind, Lane, Nanos, Position,
-    PositionEvents, Program, Reorder, ReorderScope, Selector, Transport,
+    Action, Base, Clause, Corrupt, Duplicate, Ecn, IpVersion, Kind, Lane, Mended, Nanos, Position,
+    PositionEvents, Program, Reorder, ReorderScope, Selector, Set, Transport,
 };
 use midwire_driver::{Chance, Measure, Proto, Rule, RuleChance, Scope};
 use midwire_trace::Packet;
 use midwire_trace::build::{Path, TcpSegment, aeth, reth, roce, tcp, udp};
 use midwire_trace::packet::tcp_flags::{ACK, CWR, ECE, FIN, PSH, RST, SYN, URG};
-use midwire_trace::packet::{Aeth, Bth, Reth, ethertype, opcode};
+use midwire_trace::packet::{Aeth, Bth, Reth, ethertype, opcode, transport_checksum};
 use midwire_virtual_card::Width;
 
 /// Numbers without a pattern (splitmix64).
@@ -288,7 +288,25 @@ impl RoceFlow {
         let mut path = self.way.path.clone();
         path.traffic_class = random.number() as u8;
         let payload = vec![random.number() as u8; payload];
-        (self.way.clone(), roce(&path, &bth, &extension, &payload))
+        let mut frame = roce(&path, &bth, &extension, &payload);
+        if random.one_in(2) {
+            add_udp_checksum(&mut frame);
+        }
+        (self.way.clone(), frame)
+    }
+}
+
+/// RoCE may go without a UDP checksum, and mostly does.
+fn add_udp_checksum(frame: &mut [u8]) {
+    let packet = Packet::parse(frame);
+    let at = packet.l4_offset;
+    let end = packet.payload_offset + packet.payload_len + 4;
+    if let Some(net) = packet.net {
+        let sum = match transport_checksum(&net, &frame[at..end]) {
+            0 => 0xffff,
+            sum => sum,
+        };
+        frame[at + 6..at + 8].copy_from_slice(&sum.to_be_bytes());
     }
 }
 
@@ -441,6 +459,8 @@ pub fn program(seed: u64, events: usize) -> Program {
     let mut v6 = all.clone();
     v6.ip = Some(IpVersion::V6);
     let selectors = vec![all, v6, Selector::any(Transport::Roce)];
+    // As many different ones as a card holds.
+    let actions: Vec<_> = (0..250).map(|_| action(&mut random)).collect();
     let mut positions: Vec<PositionEvents> = Vec::new();
     while positions.len() < events {
         let at = match random.below(12) {
@@ -471,7 +491,7 @@ pub fn program(seed: u64, events: usize) -> Program {
             lane: random.one_of(&[Lane::AtoB, Lane::BtoA]),
             connection: random.below(2 * u64::from(FLOWS)) as u16,
             at,
-            clauses: clauses(&mut random),
+            clauses: clauses(&mut random, &actions),
         };
         // PSN n and the n-th segment of data are one to the card, which does not know the
         // transport of a connection beforehand.
@@ -492,14 +512,16 @@ pub fn program(seed: u64, events: usize) -> Program {
     Program {
         selectors,
         positions,
-        rules: (0..random.below(24)).map(|_| rule(&mut random)).collect(),
+        rules: (0..random.below(24))
+            .map(|_| rule(&mut random, &actions))
+            .collect(),
         reorder_timeout: Some(Nanos::from_micros(200)),
         ..Program::default()
     }
 }
 
 /// A rule that hits some packets of random traffic.
-fn rule(random: &mut Random) -> Rule {
+fn rule(random: &mut Random, actions: &[Action]) -> Rule {
     let kinds = [
         &[Kind::Data][..],
         &[Kind::Data, Kind::ReadRequest],
@@ -555,7 +577,7 @@ fn rule(random: &mut Random) -> Rule {
         _ => RuleChance::Always,
     };
     rule.times = Some(1 + random.below(40) as u32);
-    rule.action = action(random);
+    rule.action = random.one_of(actions);
     if rule.action.delay.is_some() || rule.action.reorder.is_some() {
         // There is room for so many frames at a time.
         rule.times = Some(1 + random.below(3) as u32);
@@ -563,100 +585,98 @@ fn rule(random: &mut Random) -> Rule {
     rule
 }
 
-fn clauses(random: &mut Random) -> Vec<Clause> {
-    match random.below(6) {
-        0 => vec![],
-        1 => vec![
-            Clause {
-                first: 1,
-                last: Some(1),
-                armed_by: None,
-                action: action(random),
-            },
-            Clause {
-                first: 2,
-                last: Some(3),
-                armed_by: None,
-                action: action(random),
-            },
-            Clause {
-                first: 5,
-                last: None,
-                armed_by: None,
-                action: action(random),
-            },
-        ],
-        2 => vec![Clause {
-            first: 2,
-            last: Some(2),
-            armed_by: None,
-            action: action(random),
-        }],
-        3 => vec![Clause {
-            first: 1,
-            last: Some(2),
-            armed_by: None,
-            action: action(random),
-        }],
-        _ => vec![Clause {
-            first: 1,
-            last: None,
-            armed_by: None,
-            action: action(random),
-        }],
-    }
+fn clauses(random: &mut Random, actions: &[Action]) -> Vec<Clause> {
+    let ranges: &[(u8, Option<u8>)] = match random.below(6) {
+        0 => &[],
+        1 => &[(1, Some(1)), (2, Some(3)), (5, None)],
+        2 => &[(2, Some(2))],
+        3 => &[(1, Some(2))],
+        _ => &[(1, None)],
+    };
+    let clause = |&(first, last)| Clause {
+        first,
+        last,
+        armed_by: None,
+        action: random.one_of(actions),
+    };
+    ranges.iter().map(clause).collect()
 }
 
 fn action(random: &mut Random) -> Action {
-    let corrupt = Corrupt {
-        base: random.one_of(&[Base::Frame, Base::Ip, Base::Transport, Base::Payload]),
-        // Within headers, within the payload, at times behind the frame.
-        offset: random.one_of(&[0, 1, 10, 11, 17, 63, 64, 200, 1500]),
-        mask: 1 << random.below(8),
-    };
-    let delay = Nanos(random.one_of(&[1, 100, 1000, 20_000, 300_000]));
-    let mut action = match random.below(8) {
-        0 | 1 => Action {
-            drop: true,
-            ..Action::default()
-        },
-        2 | 3 => Action {
-            ecn: Some(Ecn::Ce),
-            ..Action::default()
-        },
-        4 => Action {
-            corrupt: Some(corrupt),
-            ..Action::default()
-        },
-        5 | 6 => Action {
-            delay: Some(delay),
-            ..Action::default()
-        },
-        _ => Action {
-            drop: false,
-            ecn: Some(Ecn::Ce),
-            corrupt: Some(corrupt),
-            delay: Some(delay),
-            ..Action::default()
-        },
-    };
-    // When and how often it leaves, by itself and with all of these.
-    if random.one_in(4) {
-        if random.one_in(2) {
-            action = Action::default();
-        }
-        if random.one_in(2) {
-            action.reorder = Some(Reorder {
-                packets: random.one_of(&[1, 2, 3, 10]),
-                of: random.one_of(&[ReorderScope::Connection, ReorderScope::Lane]),
-            });
-        }
-        if action.reorder.is_none() || random.one_in(3) {
-            action.duplicate = Some(Duplicate {
-                copies: random.one_of(&[1, 1, 2, 5]),
-                gap: Nanos(random.one_of(&[0, 10, 1000, 10_000])),
-            });
+    let mut action = Action::default();
+    // One thing by itself, or several at once.
+    let parts = random.one_of(&[1, 1, 2, 3, 6]);
+    for _ in 0..parts {
+        match random.below(16) {
+            0 | 1 if parts == 1 => action.drop = true,
+            2 | 3 => {
+                action.ecn = Some(random.one_of(&[Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce]))
+            }
+            4 | 5 => {
+                let (base, offset) = place(random);
+                action.corrupt = Some(Corrupt {
+                    base,
+                    offset,
+                    mask: 1 << random.below(8),
+                });
+            }
+            6 | 7 => action.delay = Some(Nanos(random.one_of(&[1, 100, 1000, 20_000, 300_000]))),
+            8 | 9 => action.set = Some(set(random)),
+            // Within headers, or of the payload, or behind the end.
+            10 | 11 => {
+                action.truncate = Some(random.one_of(&[14, 20, 33, 60, 61, 80, 130, 700, 9000]))
+            }
+            12 => match random.below(4) {
+                0 => action.broken.fcs = true,
+                1 => action.broken.ip = true,
+                2 => action.broken.transport = true,
+                _ => action.broken.icrc = true,
+            },
+            13 => {
+                action.reorder = Some(Reorder {
+                    packets: random.one_of(&[1, 2, 3, 10]),
+                    of: random.one_of(&[ReorderScope::Connection, ReorderScope::Lane]),
+                });
+            }
+            _ => {
+                action.duplicate = Some(Duplicate {
+                    copies: random.one_of(&[1, 1, 2, 5]),
+                    gap: Nanos(random.one_of(&[0, 10, 1000, 10_000])),
+                });
+            }
         }
     }
+    action.mended = match random.below(3) {
+        0 => Mended::default(),
+        n => Mended {
+            ip: n == 1 || random.one_in(2),
+            transport: n == 1 || random.one_in(2),
+            icrc: n == 1 || random.one_in(2),
+        },
+    };
     action
+}
+
+/// Within headers, within the payload, at times behind the frame; but for the addresses, by
+/// which frames are told from each other.
+fn place(random: &mut Random) -> (Base, u16) {
+    let offset = random.one_of(&[0, 1, 4, 10, 11, 13, 17, 63, 64, 200, 1500]);
+    match random.one_of(&[Base::Frame, Base::Ip, Base::Transport, Base::Payload]) {
+        Base::Frame => (Base::Frame, 12 + offset),
+        base => (base, offset),
+    }
+}
+
+fn set(random: &mut Random) -> Set {
+    let (base, offset) = place(random);
+    let bytes = 1 + random.below(8) as usize;
+    let mut mask = [0; 8];
+    mask[..bytes].fill_with(|| random.one_of(&[0xff, 0xff, 0x0f, 0x80]));
+    let value = mask.map(|mask| mask & random.number() as u8);
+    Set {
+        base,
+        offset,
+        mask,
+        value,
+    }
 }

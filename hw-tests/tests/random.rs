@@ -1,30 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Random traffic and random events, held against the model.
 
-use midwire_driver::RULE_SLOT;
+use midwire_driver::{Ecn, Mended, RULE_SLOT};
 use midwire_hw_tests::traffic::{Traffic, program};
-use midwire_hw_tests::{Rig, Settings, check};
+use midwire_hw_tests::{Expected, Rig, Settings, check};
 use midwire_trace::{Actions, Flags, Proto};
 use midwire_virtual_card::Width;
 use std::collections::BTreeMap;
 
-const ACTIONS: [(Actions, &str); 6] = [
-    (Actions::DROP, "drop"),
-    (Actions::ECN, "ecn"),
-    (Actions::CORRUPT, "corrupt"),
-    (Actions::DELAY, "delay"),
-    (Actions::REORDER, "reorder"),
-    (Actions::DUPLICATE, "duplicate"),
-];
-
-/// A rule was the first to act.
-const RULE: &str = "rule";
-
 /// What events did, by action, transport and IP version.
 type Coverage = BTreeMap<(&'static str, &'static str, u8), u32>;
 
+/// What there is to do to a packet that leaves, and whether it was asked for and done.
+fn kinds(e: &Expected) -> [(&'static str, bool); 23] {
+    let action = &e.action;
+    let done = e.egress.map_or(Actions(0), |record| record.actions);
+    let ecn = |ecn| action.ecn == Some(ecn) && done.contains(Actions::ECN);
+    let set = action.set.is_some() && done.contains(Actions::SET);
+    let corrupt = action.corrupt.is_some() && done.contains(Actions::CORRUPT);
+    let (broken, mended) = (action.broken, action.mended);
+    let all = Mended {
+        ip: true,
+        transport: true,
+        icrc: true,
+    };
+    let count = done.0.count_ones();
+    let rule = e.ingress.slot.is_some_and(|slot| slot & RULE_SLOT != 0);
+    [
+        ("drop", action.drop),
+        ("ecn not-ect", ecn(Ecn::NotEct)),
+        ("ecn ect0", ecn(Ecn::Ect0)),
+        ("ecn ect1", ecn(Ecn::Ect1)),
+        ("ecn ce", ecn(Ecn::Ce)),
+        ("set, nothing mended", set && mended == Mended::default()),
+        ("set, some mended", set && mended != Mended::default()),
+        ("set, all mended", set && mended == all),
+        (
+            "corrupt, nothing mended",
+            corrupt && mended == Mended::default(),
+        ),
+        (
+            "corrupt, some mended",
+            corrupt && mended != Mended::default(),
+        ),
+        ("corrupt, all mended", corrupt && mended == all),
+        ("break fcs", broken.fcs),
+        ("break ip", broken.ip),
+        ("break transport", broken.transport),
+        ("break icrc", broken.icrc),
+        ("truncate", done.contains(Actions::TRUNCATE)),
+        ("delay", done.contains(Actions::DELAY)),
+        ("reorder", done.contains(Actions::REORDER)),
+        ("duplicate", action.duplicate.is_some() && !action.drop),
+        ("two at once", count == 2),
+        ("three at once", count == 3),
+        ("four or more at once", count > 3),
+        ("a rule was the first to act", rule && done != Actions(0)),
+    ]
+}
+
 fn random(width: Width, seed: u64, frames: usize, covered: &mut Coverage) {
-    let program = program(seed, 400);
+    let program = program(seed, 600);
     let frames = Traffic::new(seed).frames(width, frames);
     let rig = Rig::new(&Settings::new(width));
     let outcome = rig.run(&program, &frames);
@@ -35,17 +71,10 @@ fn random(width: Width, seed: u64, frames: usize, covered: &mut Coverage) {
             Proto::Roce => "RoCEv2",
             _ => continue,
         };
-        let version = if record.flags.contains(Flags::IP6) {
-            6
-        } else {
-            4
-        };
-        let asked = ACTIONS
-            .iter()
-            .filter(|(action, _)| record.actions.contains(*action));
-        let rule = record.slot.is_some_and(|slot| slot & RULE_SLOT != 0);
-        for name in asked.map(|(_, name)| *name).chain(rule.then_some(RULE)) {
-            *covered.entry((name, transport, version)).or_default() += 1;
+        let is_ip6 = record.flags.contains(Flags::IP6);
+        let version = if is_ip6 { 6 } else { 4 };
+        for (kind, happened) in kinds(&expected) {
+            *covered.entry((kind, transport, version)).or_default() += u32::from(happened);
         }
     }
 }
@@ -56,17 +85,11 @@ fn covers_all(width: Width, seeds: std::ops::Range<u64>, frames: usize) {
         println!("{width:?}, seed {seed}");
         random(width, seed, frames, &mut covered);
     }
-    println!("{covered:#?}");
-    for action in ACTIONS.into_iter().map(|(_, name)| name).chain([RULE]) {
-        for transport in ["TCP", "RoCEv2"] {
-            for version in [4, 6] {
-                let n = covered.get(&(action, transport, version));
-                assert!(
-                    n.is_some(),
-                    "{action} on {transport} over IPv{version} never came"
-                );
-            }
-        }
+    for ((kind, transport, version), n) in &covered {
+        println!("{n:6}  {kind}, {transport} over IPv{version}");
+    }
+    for ((kind, transport, version), n) in covered {
+        assert!(n > 0, "{kind} on {transport} over IPv{version} never came");
     }
 }
 

@@ -19,6 +19,8 @@ package mw_regs_pkg;
     logic [63:0] dropped;
     logic [63:0] marked;
     logic [63:0] corrupted;
+    logic [63:0] rewritten;
+    logic [63:0] shortened;
     logic [63:0] delayed;
     logic [63:0] delay_full;
     logic [63:0] reordered;
