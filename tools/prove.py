@@ -5,7 +5,8 @@
 The proof of module `mw_x` is `rtl/mw_x_proof.sv`: a module of assertions that is bound to
 every instance of mw_x. Comment lines at its head steer it:
 
-    // uses: mw_fifo mw_fifo_proof      RTL files besides mw_pkg, mw_x and the proof, in order
+    // uses: mw_fifo mw_fifo_proof      files besides mw_pkg, mw_x and the proof, in order, that are
+                                        in rtl/ or rtl/regs/
     // induction: 3 -GWIDTH=66          prove by k-induction, k at most 3, with these parameters
     // bmc: 40 -GWIDTH=2                only look for a counterexample within 40 clocks
     // cover: 20 -GWIDTH=2              every cover statement must be reached within 20 clocks
@@ -83,7 +84,7 @@ class Run:
         work = OUT / self.top / f"{self.kind}{self.number}"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
-        texts = {f: (RTL / f).read_text() for f in self.files}
+        texts = {f: next(p for p in (RTL / f, RTL / "regs" / f) if p.exists()).read_text() for f in self.files}
         for file, old, new in self.edits:
             if texts.get(f"{file}.sv", "").count(old) != 1:
                 return "ERROR", f"ERROR: `{old}` is not exactly once in rtl/{file}.sv"
@@ -160,7 +161,7 @@ def main():
     ap.add_argument("--list", action="store_true", help="name the proofs and exit")
     ap.add_argument("--only", choices=list(MODES), help="only these runs")
     ap.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="runs at a time (%(default)s)")
-    ap.add_argument("--limit", type=int, default=900, metavar="S", help="seconds for one run (%(default)s)")
+    ap.add_argument("--limit", type=int, default=300, metavar="S", help="seconds for one run (%(default)s)")
     ap.add_argument("--write", type=pathlib.Path, metavar="PAGE", help="if all hold, write what was shown into this page")
     args = ap.parse_args()
     paths = {p.name.removesuffix("_proof.sv"): p for p in sorted(RTL.glob("*_proof.sv"))}
