@@ -11,6 +11,7 @@ every instance of mw_x. Comment lines at its head steer it:
     // bmc: 40 -GWIDTH=2                only look for a counterexample within 40 clocks
     // cover: 20 -GWIDTH=2              every cover statement must be reached within 20 clocks
     // with: mw_ram: old => new         in all runs, this text stands in rtl/mw_ram.sv for that
+    // small: mw_pkg: old => new        the same, in cover and mutant runs only
     // mutant: mw_x: old => new         with this fault an assertion must fail within the depth of
                                         the first `cover` and with its parameters
 
@@ -38,7 +39,7 @@ RTL = ROOT / "rtl"
 OUT = ROOT / "target" / "prove"
 BIN = ROOT / ".tools/venv/bin"
 SOLVER = ROOT / "tools/bin"
-KEYS = ("uses", "induction", "bmc", "cover", "with", "mutant")
+KEYS = ("uses", "induction", "bmc", "cover", "with", "small", "mutant")
 MODES = {"induction": "prove", "bmc": "bmc", "cover": "cover", "mutant": "bmc"}
 CLASSES = ((2, "< 2 s"), (10, "< 10 s"), (60, "< 1 min"), (300, "< 5 min"), (float("inf"), "> 5 min"))
 MARK = "<!-- From here on written by `make prove`. -->\n"
@@ -94,7 +95,7 @@ class Run:
         (work / "run.sby").write_text(SBY.format(
             mode=MODES[self.kind], depth=self.depth, limit=limit, top=self.top, parameters=self.parameters,
             files=" ".join(self.files), lines="\n".join(self.files),
-            prune="chformal -assert -remove */c:*proof.aux_*" if self.kind == "mutant" else ""))
+            prune="chformal -assert -remove */c:*proof*.aux_*" if self.kind == "mutant" else ""))
         tools = [f"--{t.removeprefix('yosys-')}={BIN}/yowasp-{t}" for t in ("yosys", "yosys-smtbmc", "yosys-witness")]
         p = subprocess.run([BIN / "yowasp-sby", *tools, "-f", "run.sby"], cwd=work, text=True, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, env=dict(os.environ, PATH=f"{BIN}:{SOLVER}:{os.environ['PATH']}"))
@@ -136,7 +137,7 @@ def load(path):
     def runs(kind):
         for line in keys[kind]:
             m = re.fullmatch(r"(\d+)((?: -G\w+=\w+)*)", line) or bad(line, "is not a depth and parameters")
-            yield int(m[1]), m[2].strip(), edits
+            yield int(m[1]), m[2].strip(), [*edits, *small] if kind == "cover" else edits
 
     name = path.name.removesuffix("_proof.sv")
     head = re.match(r"(?://.*\n)*", path.read_text()).group().splitlines()[1:]
@@ -146,10 +147,10 @@ def load(path):
         keys[m[1]].append(m[2]) if m else text.append(line.removeprefix("//").strip())
     if not (keys["induction"] or keys["bmc"]) or not keys["cover"] or not keys["mutant"]:
         sys.exit(f"prove: {path.name}: a proof needs `induction` or `bmc`, `cover` and `mutant`")
-    edits = [edit(line) for line in keys["with"]]
+    edits, small = ([edit(line) for line in keys[key]] for key in ("with", "small"))
     asked = {kind: list(runs(kind)) for kind in ("induction", "bmc", "cover")}
     depth, parameters, _ = asked["cover"][0]
-    asked["mutant"] = [(depth, parameters, [*edits, edit(line)]) for line in keys["mutant"]]
+    asked["mutant"] = [(depth, parameters, [*edits, *small, edit(line)]) for line in keys["mutant"]]
     files = [f"{f}.sv" for f in ["mw_pkg", *" ".join(keys["uses"]).split(), name, f"{name}_proof"]]
     return Proof(name, "\n".join(text).strip(), [Run(name, kind, i, *a[:2], files, a[2])
                                                  for kind, lines in asked.items() for i, a in enumerate(lines)])
