@@ -116,7 +116,8 @@ module mw_act
       automatic offset_t l3 = 14'(v.l3_offset);
       automatic offset_t l4_sum = 14'(v.l4_offset) + (v.rec.proto == ProtoTcp ? 14'd16 : 14'd6);
       automatic offset_t end_at = data_end(v);
-      automatic offset_t set_at = frame_offset(v, v.action.set_base, v.action.set_offset);
+      automatic write_t write = write_of(v);
+      automatic logic changes_byte = corrupts(v);
       automatic
       offset_t
       corrupt_at = frame_offset(
@@ -130,14 +131,13 @@ module mw_act
       plan_rec <= v.rec;
       plan_action <= v.action;
       set <= '{
-          valid: sets(v),
-          word: word_t'(set_at >> 3),
-          clear: 128'(v.action.set_mask) << {set_at[2:0], 3'b000},
-          flip: 128'(v.action.set_value & v.action.set_mask) << {set_at[2:0], 3'b000}
+          valid: write.valid,
+          word: word_t'(write.at >> 3),
+          clear: 128'(write.mask) << {write.at[2:0], 3'b000},
+          flip: 128'(write.value & write.mask) << {write.at[2:0], 3'b000}
       };
-      set_first <= set_at;
-      for (int i = 7; i >= 0; i--)
-      if (v.action.set_mask[8*i+:8] != '0) set_first <= set_at + 14'(i);
+      set_first <= write.at;
+      for (int i = 7; i >= 0; i--) if (write.mask[8*i+:8] != '0) set_first <= write.at + 14'(i);
       // IPv4: low two bits of the second byte. IPv6: bits 5:4 of it (RFC 8200, 3).
       ecn <= '{
           valid: v.action.ecn && v.is_ip,
@@ -145,7 +145,7 @@ module mw_act
           clear: v.is_ip6 ? 8'h30 : 8'h03,
           flip: v.is_ip6 ? {2'b00, v.action.ecn_codepoint, 4'b0000} : 8'(v.action.ecn_codepoint)
       };
-      corrupt <= '{valid: corrupts(v), at: corrupt_at, clear: '0, flip: v.action.corrupt_mask};
+      corrupt <= '{valid: changes_byte, at: corrupt_at, clear: '0, flip: v.action.corrupt_mask};
       ip <= '{
           valid: is4 && ((mended && mend.ip_changed) || v.action.break_ip),
           at: l3 + 14'd10,
@@ -172,11 +172,8 @@ module mw_act
       break_ip <= is4 && v.action.break_ip;
       break_l4 <= has4 && v.action.break_l4;
       break_icrc <= roce && v.action.break_icrc;
-      whole <= v.action.truncate || (sets(
-          v
-      ) && 32'(set_at) + 32'd7 >= SureBytes) || (corrupts(
-          v
-      ) && 32'(corrupt_at) >= SureBytes) ||
+      whole <= v.action.truncate || (write.valid && 32'(write.at) + 32'd7 >= SureBytes) ||
+          (changes_byte && 32'(corrupt_at) >= SureBytes) ||
           (roce && (v.action.mend_icrc || v.action.break_icrc) && 32'(end_at) + 32'd3 >= SureBytes);
     end
     if (waits && !plan_valid && at_hand && !waiting) since <= time_ns;

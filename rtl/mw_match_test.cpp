@@ -94,7 +94,7 @@ static void join(Action& a, const Action& b) {
     if (b.ecn && !a.ecn) a.ecn_codepoint = b.ecn_codepoint;
     if (b.corrupt && !a.corrupt) a.corrupt_base = b.corrupt_base, a.corrupt_offset = b.corrupt_offset, a.corrupt_mask = b.corrupt_mask;
     if (b.delay) a.delay_ns = std::max(a.delay_ns, b.delay_ns);
-    if (b.set && !a.set) a.set_base = b.set_base, a.set_offset = b.set_offset, a.set_mask = b.set_mask, a.set_value = b.set_value;
+    if (b.set && !a.set) a.set_base = b.set_base, a.set_offset = b.set_offset, a.set_mask = b.set_mask, a.set_value = b.set_value, a.set_ip6_nibbles = b.set_ip6_nibbles;
     if (b.truncate && !a.truncate) a.truncate_bytes = b.truncate_bytes;
     if (b.reorder && !a.reorder) a.reorder_lane = b.reorder_lane, a.reorder_packets = b.reorder_packets;
     if (b.duplicate && !a.duplicate) a.duplicate_copies = b.duplicate_copies, a.duplicate_gap_ns = b.duplicate_gap_ns;

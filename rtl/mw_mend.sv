@@ -163,6 +163,7 @@ module mw_mend
   always_ff @(posedge clk) begin
     if (v_valid) begin
       if (mends(v)) begin
+        automatic write_t write = write_of(v);
         made <= '{
             number: verdict,
             ip4: has_ip_checksum(v),
@@ -176,10 +177,10 @@ module mw_mend
             ecn: v.action.ecn && v.is_ip,
             ecn_at: 14'(v.l3_offset) + 14'd1,
             ecn_codepoint: v.action.ecn_codepoint,
-            set: sets(v),
-            set_at: frame_offset(v, v.action.set_base, v.action.set_offset),
-            set_mask: v.action.set_mask,
-            set_value: v.action.set_value,
+            set: write.valid,
+            set_at: write.at,
+            set_mask: write.mask,
+            set_value: write.value,
             corrupt: corrupts(v),
             corrupt_at: frame_offset(v, v.action.corrupt_base, v.action.corrupt_offset),
             corrupt_mask: v.action.corrupt_mask,

@@ -86,7 +86,8 @@ package mw_pkg;
   // An action program: what happens to a packet that an event hits (docs/tables.md). Each flag
   // says whether the fields named after it count.
   typedef struct packed {
-    logic [132:0] reserved;
+    logic [130:0] reserved;
+    logic [1:0]   set_ip6_nibbles;   // by how many set's bits lie earlier in an IPv6 header, 0 to 2
     logic [5:0]   disarm_trigger;
     logic         disarm;            // 308
     logic [5:0]   arm_trigger;
@@ -142,10 +143,11 @@ package mw_pkg;
     if (b.delay && (!a.delay || b.delay_ns > a.delay_ns)) j.delay_ns = b.delay_ns;
     j.set = a.set || b.set;
     if (b.set && !a.set) begin
-      j.set_base   = b.set_base;
+      j.set_base = b.set_base;
       j.set_offset = b.set_offset;
-      j.set_mask   = b.set_mask;
-      j.set_value  = b.set_value;
+      j.set_mask = b.set_mask;
+      j.set_value = b.set_value;
+      j.set_ip6_nibbles = b.set_ip6_nibbles;
     end
     j.truncate = a.truncate || b.truncate;
     if (b.truncate && !a.truncate) j.truncate_bytes = b.truncate_bytes;
@@ -277,6 +279,41 @@ package mw_pkg;
     return v.action.corrupt && has_base(v, v.action.corrupt_base);
   endfunction
 
+  // An offset of an action in a frame.
+  function automatic logic [13:0] frame_offset(input verdict_t v, input logic [1:0] base,
+                                               input logic [11:0] offset);
+    unique case (base)
+      2'd0: return 14'(offset);
+      2'd1: return 14'(offset) + 14'(v.l3_offset);
+      2'd2: return 14'(offset) + 14'(v.l4_offset);
+      2'd3: return 14'(offset) + 14'(v.payload_offset);
+    endcase
+  endfunction
+
+  // What set writes in this frame: IPv6 has the traffic class 4 bits before IPv4's place, and
+  // the hop limit 8.
+  typedef struct packed {
+    logic        valid;
+    logic [13:0] at;
+    logic [63:0] mask;
+    logic [63:0] value;
+  } write_t;
+  // Moves 8 bytes half a byte on, first byte low.
+  function automatic logic [63:0] nibble_on(input logic [63:0] bytes);
+    for (int i = 0; i < 8; i++)
+    nibble_on[8*i+:8] = {i == 0 ? 4'd0 : bytes[8*((i+7)%8)+:4], bytes[8*i+4+:4]};
+  endfunction
+  function automatic write_t write_of(input verdict_t v);
+    logic [1:0] earlier;
+    write_t w;
+    earlier = v.is_ip && v.is_ip6 ? v.action.set_ip6_nibbles : '0;
+    w.valid = sets(v);
+    w.at = frame_offset(v, v.action.set_base, v.action.set_offset) - 14'(earlier != '0);
+    w.mask = earlier == 2'd1 ? nibble_on(v.action.set_mask) : v.action.set_mask;
+    w.value = earlier == 2'd1 ? nibble_on(v.action.set_value) : v.action.set_value;
+    return w;
+  endfunction
+
   // The frame waits for a mend_t.
   function automatic logic mends(input verdict_t v);
     logic change, ip, l4, icrc;
@@ -289,17 +326,6 @@ package mw_pkg;
     )) || (l4 && has_l4_checksum(
         v
     )) || (icrc && v.rec.proto == ProtoRoce));
-  endfunction
-
-  // An offset of an action in a frame.
-  function automatic logic [13:0] frame_offset(input verdict_t v, input logic [1:0] base,
-                                               input logic [11:0] offset);
-    unique case (base)
-      2'd0: return 14'(offset);
-      2'd1: return 14'(offset) + 14'(v.l3_offset);
-      2'd2: return 14'(offset) + 14'(v.l4_offset);
-      2'd3: return 14'(offset) + 14'(v.payload_offset);
-    endcase
   endfunction
 
   // Where the transport's data ends, and RoCE's ICRC begins; capped behind a longest frame.

@@ -51,8 +51,9 @@ pub use card::{Card, CardInfo, Connection, Counters, LaneCounters, PortCounters,
 pub use error::{Error, Result};
 pub use midwire_trace::{Chance, Kind, Lane, Nanos, Proto};
 pub use program::{
-    Action, Base, Broken, Clause, Corrupt, DeclaredConnection, Duplicate, Ecn, Loaded, Mended,
-    Position, PositionEvents, Prefix, Program, Reorder, ReorderScope, Selector, Set, SlotId,
+    Action, Base, Broken, Clause, Corrupt, DeclaredConnection, Duplicate, Ecn, Ip6Place, Loaded,
+    Mended, Position, PositionEvents, Prefix, Program, Reorder, ReorderScope, Selector, Set,
+    SlotId,
 };
 pub use rule::{Measure, RULE_SLOT, Rule, RuleChance, RuleState, Scope, Sight};
 pub use types::{IpVersion, Transport};

@@ -215,6 +215,22 @@ pub struct Set {
     pub mask: [u8; 8],
     /// What these bits become; 0 elsewhere.
     pub value: [u8; 8],
+    /// Where they lie in an IPv6 packet.
+    #[serde(default)]
+    pub ip6: Ip6Place,
+}
+
+/// Where bits of the IP header lie in IPv6, against IPv4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ip6Place {
+    /// In the same place.
+    #[default]
+    Same = 0,
+    /// 4 bits before: the traffic class.
+    NibbleBefore = 1,
+    /// 8 bits before: the hop limit.
+    ByteBefore = 2,
 }
 
 /// Where an offset counts from.
@@ -647,6 +663,14 @@ impl Action {
             if (set.mask.iter().zip(set.value)).any(|(mask, value)| value & !mask != 0) {
                 return Err("the value of set has bits outside its mask".into());
             }
+            if set.ip6 != Ip6Place::Same && set.base != Base::Ip {
+                return Err("only bits of the IP header have another place in IPv6".into());
+            }
+            if set.ip6 == Ip6Place::NibbleBefore && set.mask[7] & 0x0f != 0 {
+                return Err(
+                    "of bits that lie a nibble before, the last 4 of 64 can't be set".into(),
+                );
+            }
         }
         if let Some(bytes) = self.truncate
             && !(1..=MAX_FRAME).contains(&bytes)
@@ -703,7 +727,8 @@ impl Action {
                 .with(69, 2, set.base as u128)
                 .with(71, 12, set.offset.into())
                 .with(83, 64, u64::from_le_bytes(set.mask).into())
-                .with(147, 64, u64::from_le_bytes(set.value).into());
+                .with(147, 64, u64::from_le_bytes(set.value).into())
+                .with(315, 2, set.ip6 as u128);
         }
         if let Some(bytes) = self.truncate {
             row = row.with_bit(211, true).with(212, 14, bytes.into());

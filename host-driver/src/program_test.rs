@@ -161,6 +161,17 @@ fn actions_out_of_range_are_refused() {
             offset,
             mask: [0, mask, 0, 0, 0, 0, 0, 0],
             value: [0, value, 0, 0, 0, 0, 0, 0],
+            ip6: Ip6Place::Same,
+        }),
+        ..Action::default()
+    };
+    let elsewhere = |base, last| Action {
+        set: Some(Set {
+            base,
+            offset: 1,
+            mask: [1, 0, 0, 0, 0, 0, 0, last],
+            value: [0; 8],
+            ip6: Ip6Place::NibbleBefore,
         }),
         ..Action::default()
     };
@@ -194,6 +205,8 @@ fn actions_out_of_range_are_refused() {
         (set(4096, 1, 1), "above 4095"),
         (set(0, 0, 0), "changes nothing"),
         (set(0, 1, 3), "outside its mask"),
+        (elsewhere(Base::Transport, 0), "only bits of the IP header"),
+        (elsewhere(Base::Ip, 1), "the last 4 of 64"),
         (truncate(0), "not in 1 to"),
         (truncate(10241), "not in 1 to"),
         (duplicate(0, 5), "0 copies"),
@@ -231,6 +244,7 @@ fn an_action_lies_as_documented() {
             offset: 0x123,
             mask: [0xff, 0, 0, 0, 0, 0, 0, 0x80],
             value: [0x12, 0, 0, 0, 0, 0, 0, 0x80],
+            ip6: Ip6Place::ByteBefore,
         }),
         truncate: Some(0x2345),
         broken: Broken {
@@ -273,7 +287,8 @@ fn an_action_lies_as_documented() {
     assert_eq!(row.get(292, 9), 0x91 << 1 | 1);
     assert_eq!(row.get(301, 7), 0x21 << 1 | 1);
     assert_eq!(row.get(308, 7), 0x12 << 1 | 1);
-    assert_eq!(row.get(315, 197), 0);
+    assert_eq!(row.get(315, 2), 2);
+    assert_eq!(row.get(317, 195), 0);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! checksums: sums are taken modulo 65535 and CRCs of whole packets, before and after.
 
 use crate::model::reserved;
-use midwire_driver::{Action, Base, Broken, Mended};
+use midwire_driver::{Action, Base, Broken, Ip6Place, Mended};
 use midwire_trace::{Actions, Packet, Proto};
 
 /// Adds to what is asked of a packet what another event asks: all of both, and where that can't
@@ -145,9 +145,20 @@ impl<'a> Edit<'a> {
         if let Some(set) = self.action.set
             && let Some(at) = self.offset(set.base, set.offset)
         {
-            for (at, (mask, value)) in (at..self.bound).zip(set.mask.into_iter().zip(set.value)) {
-                frame[at] = frame[at] & !mask | value;
-                if mask != 0 {
+            // Bit by bit, the highest of a byte first.
+            let earlier = match set.ip6 {
+                _ if !self.is_ip6 => 0,
+                Ip6Place::Same => 0,
+                Ip6Place::NibbleBefore => 4,
+                Ip6Place::ByteBefore => 8,
+            };
+            let [mask, value] = [set.mask, set.value].map(u64::from_be_bytes);
+            for n in (0..64).filter(|n| mask >> (63 - n) & 1 == 1) {
+                let bit = 8 * at + n - earlier;
+                if bit / 8 < self.bound {
+                    let place = 7 - bit % 8;
+                    let now = (value >> (63 - n) & 1) as u8;
+                    frame[bit / 8] = frame[bit / 8] & !(1 << place) | now << place;
                     done = Actions::SET;
                 }
             }

@@ -3,8 +3,8 @@
 
 use crate::rig::Sent;
 use midwire_driver::{
-    Action, Base, Clause, Corrupt, Duplicate, Ecn, IpVersion, Kind, Lane, Mended, Nanos, Position,
-    PositionEvents, Program, Reorder, ReorderScope, Selector, Set, Transport,
+    Action, Base, Clause, Corrupt, Duplicate, Ecn, Ip6Place, IpVersion, Kind, Lane, Mended, Nanos,
+    Position, PositionEvents, Program, Reorder, ReorderScope, Selector, Set, Transport,
 };
 use midwire_driver::{Chance, Measure, Proto, Rule, RuleChance, Scope};
 use midwire_trace::Packet;
@@ -672,8 +672,16 @@ fn set(random: &mut Random) -> Set {
     let bytes = 1 + random.below(8) as usize;
     let mut mask = [0; 8];
     mask[..bytes].fill_with(|| random.one_of(&[0xff, 0xff, 0x0f, 0x80]));
+    let ip6 = match base {
+        Base::Ip => random.one_of(&[Ip6Place::Same, Ip6Place::NibbleBefore, Ip6Place::ByteBefore]),
+        _ => Ip6Place::Same,
+    };
+    if ip6 == Ip6Place::NibbleBefore {
+        mask[7] &= 0xf0;
+    }
     let value = mask.map(|mask| mask & random.number() as u8);
     Set {
+        ip6,
         base,
         offset,
         mask,

@@ -131,6 +131,7 @@ struct Action {
     uint8_t arm_trigger = 0;
     bool disarm = false;
     uint8_t disarm_trigger = 0;
+    uint8_t set_ip6_nibbles = 0;
     static constexpr unsigned width = 448;
 
     void io(Bits& b, bool write) {
@@ -145,8 +146,8 @@ struct Action {
         b.field(write, 1, reorder), b.field(write, 1, reorder_lane), b.field(write, 16, reorder_packets);
         b.field(write, 1, duplicate), b.field(write, 8, duplicate_copies), b.field(write, 32, duplicate_gap_ns);
         b.field(write, 1, inject), b.field(write, 8, inject_template), b.field(write, 1, arm), b.field(write, 6, arm_trigger);
-        b.field(write, 1, disarm), b.field(write, 6, disarm_trigger);
-        b.field(write, 64, reserved), b.field(write, 64, reserved), b.field(write, 5, reserved);
+        b.field(write, 1, disarm), b.field(write, 6, disarm_trigger), b.field(write, 2, set_ip6_nibbles);
+        b.field(write, 64, reserved), b.field(write, 64, reserved), b.field(write, 3, reserved);
     }
 };
 
