@@ -8,7 +8,7 @@ mod provider;
 mod run;
 mod serve;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -50,6 +50,12 @@ enum Command {
     },
     /// Write the capture of a run in another format
     Export(export::Export),
+    /// Print the plan of a run with what happened, packet by packet, in place of its events
+    Events {
+        /// Directory of the run
+        #[arg(long, value_name = "RUN")]
+        from: PathBuf,
+    },
     /// Virtual cards
     #[command(subcommand)]
     Card(CardCommand),
@@ -101,6 +107,7 @@ fn main() -> ExitCode {
         Command::Schema => print_json(&plan::schema()).map(|()| 0),
         Command::Analyze { run, json } => run::analyze(&run, json),
         Command::Export(export) => export.write(),
+        Command::Events { from } => events(&from),
         Command::Card(CardCommand::Serve(serve)) => serve.run(),
         Command::Card(CardCommand::Info { card }) => card.info(),
     };
@@ -131,6 +138,12 @@ fn validate(plans: &[PathBuf]) -> Result<u8, Failure> {
         }
     }
     Ok(code)
+}
+
+fn events(run: &Path) -> Result<u8, Failure> {
+    let plan = midwire_control::explicit(run)?;
+    say(plan.trim_end())?;
+    Ok(0)
 }
 
 /// A line on standard output. A reader that has gone away is no reason to panic.

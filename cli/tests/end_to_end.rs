@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use midwire_trace::build::{Path as Route, TcpSegment, tcp};
+use midwire_trace::build::{Path as Route, TcpSegment, tcp, udp};
 use midwire_trace::export::pcapng::{About, Direction, Frame, Writer};
+use midwire_trace::packet_file::{FilePacket, PacketFile};
 use midwire_trace::{Accounting, Actions, Capture, Lane, Nanos, Tap};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -72,8 +73,13 @@ impl Plan {
 
     /// Runs it; `None` where this machine can't make hosts.
     fn run(&self, out: &str) -> Option<Output> {
+        self.run_with(out, &[])
+    }
+
+    fn run_with(&self, out: &str, more: &[&str]) -> Option<Output> {
         let arguments = self.arguments(out);
-        let output = midwire(&arguments.each_ref().map(String::as_str));
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let output = midwire(&[&arguments, more].concat());
         let complaint = text(&output.stderr);
         if code(&output) == 5
             && (complaint.contains("namespace") || complaint.contains("/dev/net/tun"))
@@ -348,7 +354,12 @@ fn a_killed_run_leaves_a_readable_capture_and_nothing_else() {
 
 /// A capture file of one connection: handshake, `segments` of data, one sent again.
 fn frames(path: &Path, segments: u32) {
-    let route = Route::ipv4(40000, 5001);
+    write_frames(path, &connection(40000, segments));
+}
+
+/// Frames of a connection: handshake, `segments` of data, one sent again.
+fn connection(port: u16, segments: u32) -> Vec<Vec<u8>> {
+    let route = Route::ipv4(port, 5001);
     let mut list = Vec::new();
     let mut add = |path: &Route, seq, ack, flags, payload: &[u8]| {
         list.push(tcp(
@@ -368,6 +379,11 @@ fn frames(path: &Path, segments: u32) {
         add(&route, 100 + n * 1000, 1, 0x18, &vec![n as u8; 1000]);
     }
     add(&route, 100, 1, 0x18, &[0; 1000]);
+    list
+}
+
+/// A capture file of frames that come 1500 ns apart.
+fn write_frames(path: &Path, list: &[Vec<u8>]) {
     let out = fs::File::create(path).expect("file");
     let mut writer = Writer::new(out, &About::default()).expect("pcapng");
     writer.interface("test", "", None, 0).expect("interface");
@@ -432,6 +448,98 @@ events:
 }
 
 /// A card that is served by a process of its own, once it can be connected to.
+/// The frames of a capture file.
+fn read_frames(path: &Path) -> Vec<Vec<u8>> {
+    let mut file = PacketFile::open(path).expect("a capture file");
+    let mut packet = FilePacket::default();
+    let mut frames = Vec::new();
+    while file.read(&mut packet).expect("a packet") {
+        frames.push(packet.data.clone());
+    }
+    frames
+}
+
+/// Two connections that take turns, and a packet of none behind each tenth frame.
+fn mixed(path: &Path) {
+    let (one, other) = (connection(40000, 300), connection(40001, 300));
+    let mut list = Vec::new();
+    for (n, (one, other)) in one.into_iter().zip(other).enumerate() {
+        list.extend([one, other]);
+        if n % 10 == 9 {
+            list.push(udp(&Route::ipv4(7, 9), &[n as u8; 100]));
+        }
+    }
+    write_frames(path, &list);
+}
+
+const RULES: &str = "\
+endpoints:
+  a: {pcap: {in: frames.pcapng}}
+  b: {pcap: {out: seen.pcapng}}
+events:
+  - {direction: a-to-b, packet: 10-40, every: 10, action: ecn}
+  - {direction: a-to-b, packet: 50-, every: 50, times: 4, action: ecn}
+  - {name: lost, connection: 1, direction: a-to-b, packet: 200, action: drop}
+  - {connection: 1, direction: a-to-b, packet: all, iterations: 2-, after: lost, action: drop}
+  - {connection: none, direction: a-to-b, packet: 3-5, action: drop}
+  - {connection: all, direction: a-to-b, packet: all, iterations: all, probability: 10%, action: drop}
+  - connection: all
+    direction: a-to-b
+    packet: 100-
+    burst: {begins: 2%, ends: 25%}
+    action: {corrupt: {at: payload, offset: 9, mask: 0x10}}
+timeouts: {quiet: 1ms}
+";
+
+#[test]
+fn what_rules_and_chance_decide_can_be_listed_and_done_again() {
+    let plan = Plan::new(RULES);
+    mixed(&plan.path("frames.pcapng"));
+    let output = plan.run("run").expect("no hosts are needed");
+    let told = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(code(&output), 0, "{told}");
+    let run = json(&output);
+    let events = &run["findings"]["events"];
+    let fired = |n: usize| events[n]["fired"].as_u64().expect("a number");
+    // What the first three mark may be dropped by chance.
+    assert!(
+        (2..=4).contains(&fired(0)) && (2..=4).contains(&fired(1)),
+        "{told}"
+    );
+    assert_eq!((fired(2), fired(3), fired(4)), (1, 1, 3), "{told}");
+    let dropped = fired(5);
+    assert!((30..=95).contains(&dropped), "{dropped} of 605 at 10 %");
+    let changed = fired(6);
+    assert!((5..=100).contains(&changed), "{changed} in bursts");
+    // The plan says as many as it should of the retransmission.
+    assert_eq!(events[3]["firings"][0]["iteration"], 1);
+
+    let listed = midwire(&["events", "--from", &plan.path("run").display().to_string()]);
+    assert_eq!(code(&listed), 0, "{}", text(&listed.stderr));
+    let list = text(&listed.stdout);
+    assert!(!list.contains("probability"), "{list}");
+    let again = Plan::new("");
+    fs::write(again.path("plan.yaml"), &list).expect("plan written");
+    fs::copy(plan.path("frames.pcapng"), again.path("frames.pcapng")).expect("copied");
+    let output = again.run("run").expect("no hosts are needed");
+    let told = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(code(&output), 0, "{list}\n{told}");
+    let seen = |plan: &Plan| read_frames(&plan.path("run/seen.pcapng"));
+    let (first, second) = (seen(&plan), seen(&again));
+    assert!(first.len() < 632 - dropped as usize + 1 && first == second);
+    // Nothing is left to chance any more.
+    let output = again
+        .run_with("other", &["--seed", "2"])
+        .expect("no hosts are needed");
+    assert_eq!(code(&output), 0);
+    assert!(read_frames(&again.path("other/seen.pcapng")) == first);
+    let output = plan
+        .run_with("other", &["--seed", "2"])
+        .expect("no hosts are needed");
+    assert_eq!(code(&output), 0);
+    assert!(read_frames(&plan.path("other/seen.pcapng")) != first);
+}
+
 fn serve(socket: &Path, arguments: &[&str]) -> Child {
     let served = Command::new(env!("CARGO_BIN_EXE_midwire"))
         .args(["card", "serve", "--socket"])

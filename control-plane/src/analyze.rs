@@ -12,8 +12,9 @@ use crate::measure::{self, TouchedPackets};
 use crate::plan::Event;
 use crate::report::{self, TcpView};
 use crate::run_file::{self, CaptureRecord, Findings, Integrity, Recorded, RunFile, files};
+use crate::twin::Twin;
 use crate::verdict::judge;
-use crate::{Error, compile, junit, twin};
+use crate::{Error, compile, junit};
 
 /// Does everything again that follows from `run.json` and the capture of a run's directory, and
 /// writes `run.json`, `junit.xml` and `report.html` anew.
@@ -53,15 +54,15 @@ pub(crate) fn conclude(directory: &Path, recorded: Recorded) -> Result<RunFile, 
 /// whose position it is without being asked for. Nothing for all other packets.
 pub fn comment(recorded: &Recorded, record: &midwire_trace::Record) -> Option<String> {
     let slot = record.slot?;
-    let touched = compile::events_at(&recorded.positions, record.lane, slot, record.iteration);
+    let touched = compile::events_at(recorded, record);
     if touched.is_empty() {
         let mut positions = recorded.positions.iter();
         let position = positions.find(|p| p.direction == record.lane && p.slot == slot)?;
-        let first = *position.clauses.first()?.events.first()?;
         return Some(format!(
-            "position of event {}: {}, iteration {}, nothing asked",
+            "position of event {}: connection {} {}, iteration {}, nothing asked",
             position.event_numbers(),
-            event(recorded, first)?.identity_text(),
+            position.connection,
+            position.at,
             record.iteration
         ));
     }
@@ -90,16 +91,17 @@ fn findings(
     let (events, integrity) = match &capture {
         Ok(capture) => {
             let touched = TouchedPackets::read(capture);
-            let (events, mut checks) = measure::events(plan, &recorded.positions, &touched);
             let account = Accounting::of(capture);
             // Packets that are not in the capture can't be named.
-            if account.complete {
-                checks.extend(twin::check(plan, &recorded.positions, capture, &touched));
+            let twin = account.complete.then(|| Twin::read(recorded, capture));
+            let (events, mut checks) = measure::events(recorded, &touched, twin.as_ref());
+            if let Some(twin) = &twin {
+                checks.extend(twin.check(recorded, &touched));
             }
             (events, integrity(&account, &recorded.capture, checks))
         }
         Err(error) => {
-            let (events, _) = measure::events(plan, &[], &TouchedPackets::default());
+            let (events, _) = measure::events(recorded, &TouchedPackets::default(), None);
             let summary = format!("there is no capture: {error}");
             (
                 events,

@@ -2,14 +2,16 @@
 //! From a plan to the driver's program, and the way back from a record to the plan's events.
 
 use midwire_driver as driver;
-use midwire_trace::Lane;
+use midwire_trace::{Record, chance};
 
 use crate::merge::{self, MergedClause, Position, PositionKey};
 use crate::plan::{
-    Action, CorruptBase, Event, Iterations, Kind, Network, Plan, ReorderScope, Selector, Transport,
+    Action, CorruptBase, Event, Iterations, Network, Plan, ReorderScope, Selector, Transport,
     lane_from,
 };
-use crate::run_file::{ClauseRecord, PositionRecord};
+use crate::run_file::{ClauseRecord, PositionRecord, Recorded, RuleRecord};
+use crate::select::{Selection, select};
+use crate::triggers::{Gate, Triggers};
 
 /// A plan as the card takes it.
 #[derive(Debug, Clone)]
@@ -18,13 +20,16 @@ pub struct Compiled {
     pub program: driver::Program,
     /// For each position of the program: its name and its clauses with the plan's events.
     pub positions: Vec<(PositionKey, Vec<MergedClause>)>,
+    /// For each rule of the program: the index of its event.
+    pub rules: Vec<usize>,
 }
 
-/// Compiles a checked plan.
+/// Compiles a checked plan; the seed decides what is left to chance.
 ///
 /// Events that contradict each other are mistakes of a plan ([`Plan::parse`] finds them); here
 /// the later one gives way.
-pub fn compile(plan: &Plan) -> Compiled {
+pub fn compile(plan: &Plan, seed: u64) -> Compiled {
+    let (triggers, _) = Triggers::of(&plan.events);
     let selectors = if plan.selectors.is_empty() {
         vec![
             driver::Selector::any(driver::Transport::Tcp),
@@ -37,15 +42,29 @@ pub fn compile(plan: &Plan) -> Compiled {
         .into_iter()
         .map(|(key, mut events)| {
             loop {
-                match merge::merge(&events) {
+                match merge::merge(&events, &triggers) {
                     Ok(clauses) => break (key, clauses),
                     Err(conflict) => events.retain(|(index, _)| *index != conflict.second),
                 }
             }
         })
         .collect();
+    let rules: Vec<(usize, driver::Rule)> = plan
+        .events
+        .iter()
+        .enumerate()
+        .filter_map(|(index, event)| match select(event) {
+            Ok(Selection::Rule(rule)) => {
+                let rule = self::rule(rule, event, triggers.gate(index), index, seed);
+                Some((index, rule))
+            }
+            _ => None,
+        })
+        .collect();
+    let (rules, program_rules) = rules.into_iter().unzip();
     let program = driver::Program {
         selectors,
+        rules: program_rules,
         positions: positions
             .iter()
             .map(|(key, clauses)| position(key, clauses))
@@ -53,7 +72,11 @@ pub fn compile(plan: &Plan) -> Compiled {
         reorder_timeout: Some(driver::Nanos(plan.timeouts.reorder.as_nanos())),
         ..driver::Program::default()
     };
-    Compiled { program, positions }
+    Compiled {
+        program,
+        positions,
+        rules,
+    }
 }
 
 impl Compiled {
@@ -67,14 +90,33 @@ impl Compiled {
                 direction: key.direction,
                 slot: slot.slot,
                 connection: key.connection,
+                at: key.position,
                 clauses: clauses
                     .iter()
                     .map(|clause| ClauseRecord {
                         first: clause.first,
                         last: clause.last,
+                        gate: clause.gate,
                         events: clause.events.iter().map(|&index| number(index)).collect(),
                     })
                     .collect(),
+                seen: 0,
+                fired: 0,
+                last_packet_id: None,
+            })
+            .collect()
+    }
+
+    /// The same for rules.
+    pub fn rule_records(&self, slots: &[driver::SlotId]) -> Vec<RuleRecord> {
+        self.rules
+            .iter()
+            .zip(&self.program.rules)
+            .zip(slots)
+            .map(|((&index, rule), slot)| RuleRecord {
+                event: number(index),
+                slot: slot.slot,
+                rule: rule.clone(),
                 seen: 0,
                 fired: 0,
                 last_packet_id: None,
@@ -88,21 +130,25 @@ fn number(index: usize) -> u32 {
     u32::try_from(index + 1).unwrap_or(u32::MAX)
 }
 
-/// The events that act on the n-th packet of a slot: numbers in the plan, from 1.
-pub fn events_at(
-    positions: &[PositionRecord],
-    direction: Lane,
-    slot: u32,
-    iteration: u8,
-) -> &[u32] {
-    positions
+/// The events that act on the packet of a record: numbers in the plan, from 1.
+pub fn events_at<'a>(recorded: &'a Recorded, record: &Record) -> &'a [u32] {
+    let Some(slot) = record.slot else { return &[] };
+    if slot & driver::RULE_SLOT != 0 {
+        let mut rules = recorded.rules.iter();
+        let rule = rules.find(|rule| rule.rule.lane == record.lane && rule.slot == slot);
+        return rule.map_or(&[], |rule| std::slice::from_ref(&rule.event));
+    }
+    let mut positions = recorded.positions.iter();
+    let Some(position) = positions.find(|p| p.direction == record.lane && p.slot == slot) else {
+        return &[];
+    };
+    // Whether a trigger was armed is not in the record, but what was done is.
+    let nothing_done = record.actions.0 == 0;
+    position
+        .clauses
         .iter()
-        .find(|p| p.direction == direction && p.slot == slot)
-        .and_then(|p| {
-            p.clauses
-                .iter()
-                .find(|c| (c.first..=c.last).contains(&iteration))
-        })
+        .filter(|clause| (clause.first..=clause.last).contains(&record.iteration))
+        .find(|clause| clause.gate.armed_by.is_none() || !nothing_done)
         .map_or(&[], |clause| &clause.events)
 }
 
@@ -148,7 +194,7 @@ fn position(key: &PositionKey, clauses: &[MergedClause]) -> driver::PositionEven
         connection: u16::try_from(key.connection).unwrap_or(u16::MAX),
         at: match key.position {
             Position::Packet(kind, n) => driver::Position::Nth {
-                kind: packet_kind(kind),
+                kind: kind.into(),
                 n,
             },
             Position::Byte(byte) => driver::Position::Byte(byte),
@@ -159,27 +205,38 @@ fn position(key: &PositionKey, clauses: &[MergedClause]) -> driver::PositionEven
             .map(|clause| driver::Clause {
                 first: clause.first,
                 last: (clause.last != Iterations::END).then_some(clause.last),
-                armed_by: None,
-                action: action(&clause.action),
+                armed_by: clause.gate.armed_by,
+                action: action(&clause.action, clause.gate),
             })
             .collect(),
     }
 }
 
-pub(crate) fn packet_kind(kind: Kind) -> driver::Kind {
-    match kind {
-        Kind::Data => driver::Kind::Data,
-        Kind::Ack => driver::Kind::Ack,
-        Kind::Nak => driver::Kind::Nak,
-        Kind::Cnp => driver::Kind::Cnp,
-        Kind::Syn => driver::Kind::Syn,
-        Kind::Fin => driver::Kind::Fin,
-        Kind::Rst => driver::Kind::Rst,
-        Kind::Any => driver::Kind::Any,
+/// The rule of an event, with what [`select`] leaves open.
+fn rule(rule: driver::Rule, event: &Event, gate: Gate, index: usize, seed: u64) -> driver::Rule {
+    let seed = chance::derive(seed, index as u64);
+    driver::Rule {
+        chance: match (event.probability, event.burst) {
+            (Some(probability), _) => driver::RuleChance::Random {
+                seed,
+                chance: probability.chance(),
+            },
+            (None, Some(burst)) => driver::RuleChance::Burst {
+                seed,
+                good: burst.outside.chance(),
+                bad: burst.inside.chance(),
+                to_bad: burst.begins.chance(),
+                to_good: burst.ends.chance(),
+            },
+            (None, None) => driver::RuleChance::Always,
+        },
+        armed_by: gate.armed_by,
+        action: action(&event.action, gate),
+        ..rule
     }
 }
 
-fn action(action: &Action) -> driver::Action {
+fn action(action: &Action, gate: Gate) -> driver::Action {
     driver::Action {
         drop: action.drop,
         ecn: action.ecn.then_some(driver::Ecn::Ce),
@@ -206,6 +263,8 @@ fn action(action: &Action) -> driver::Action {
             copies: u8::try_from(duplicate.copies).unwrap_or(u8::MAX),
             gap: driver::Nanos(duplicate.gap.as_nanos()),
         }),
+        arm: gate.arm,
+        disarm: gate.disarm,
         ..driver::Action::default()
     }
 }
@@ -213,6 +272,7 @@ fn action(action: &Action) -> driver::Action {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use midwire_trace::Lane;
 
     fn plan(rest: &str) -> Plan {
         let text = format!(
@@ -221,16 +281,20 @@ mod tests {
         Plan::parse("x.yaml", &text).unwrap()
     }
 
+    fn compiled(rest: &str) -> Compiled {
+        compile(&plan(rest), 1)
+    }
+
     #[test]
     fn events_of_one_position_share_a_slot() {
-        let compiled = compile(&plan(
+        let compiled = compiled(
             "events:
   - {connection: 3, direction: b-to-a, kind: ack, packet: 2, action: ecn}
   - {direction: a-to-b, packet: 5, iterations: 1-3, action: {delay: 1ms}}
   - {direction: a-to-b, packet: 5, iterations: 3-, action: ecn}
   - {direction: a-to-b, psn: 7, action: {corrupt: {at: ip, offset: 8, mask: 0x80}}}
 ",
-        ));
+        );
         let positions = &compiled.program.positions;
         assert_eq!(positions.len(), 3);
         let five = positions
@@ -296,25 +360,39 @@ mod tests {
                 slot,
             })
             .collect();
-        let records = compiled.records(&slots);
-        let slot = slots[five].slot;
-        let at = |iteration| events_at(&records, Lane::AtoB, slot, iteration);
-        assert_eq!((at(1), at(3), at(200)), (&[2][..], &[2, 3][..], &[3][..]));
-        assert_eq!(events_at(&records, Lane::BtoA, slot, 1), &[] as &[u32]);
-        assert_eq!(at(0), &[] as &[u32]);
+        let recorded = Recorded {
+            positions: compiled.records(&slots),
+            ..crate::fixture::recorded()
+        };
+        let at = |lane, iteration| {
+            let record = Record {
+                lane,
+                slot: Some(slots[five].slot),
+                iteration,
+                ..Record::default()
+            };
+            events_at(&recorded, &record)
+        };
+        let there = |iteration| at(Lane::AtoB, iteration);
+        assert_eq!(
+            (there(1), there(3), there(200)),
+            (&[2][..], &[2, 3][..], &[3][..])
+        );
+        assert_eq!(at(Lane::BtoA, 1), &[] as &[u32]);
+        assert_eq!(there(0), &[] as &[u32]);
     }
 
     #[test]
     fn selectors_name_each_transport() {
-        let program = compile(&plan("")).program;
+        let program = compiled("").program;
         assert_eq!(program.selectors.len(), 2);
-        let program = compile(&plan(
+        let program = compiled(
             "selectors:
   - {port: 80, from: b}
   - {source: 10.0.0.0/8}
   - {qp: 17}
 ",
-        ))
+        )
         .program;
         let transports: Vec<_> = program.selectors.iter().map(|s| s.transport).collect();
         use driver::Transport::{Roce, Tcp};

@@ -58,6 +58,14 @@ pub enum Error {
         /// Its version.
         found: u32,
     },
+    /// The packets of a run can't be named.
+    #[error("the packets of {} can't be named, for its capture is not complete: {reason}", path.display())]
+    Incomplete {
+        /// Directory of the run.
+        path: PathBuf,
+        /// What is missing.
+        reason: String,
+    },
 }
 
 impl Error {
@@ -72,6 +80,7 @@ impl Error {
             Error::ReadPlan { .. } | Error::Plan(_) | Error::Input { .. } | Error::NotEmpty(_) => {
                 BAD_PLAN
             }
+            Error::Incomplete { .. } => Outcome::CaptureIncomplete.exit_code(),
             Error::File { .. } | Error::RunFile { .. } | Error::RunVersion { .. } => {
                 Outcome::Environment.exit_code()
             }

@@ -5,8 +5,10 @@ use midwire_analysis::report::Check;
 use midwire_analysis::tcp::{Cause, Retransmission};
 use midwire_trace::Lane;
 
-use crate::plan::Plan;
+use crate::merge::Position;
+use crate::plan::{Kind, Plan};
 use crate::run_file::*;
+use crate::triggers::Gate;
 use crate::verdict;
 
 const TEXT: &str = "\
@@ -46,15 +48,18 @@ pub fn recorded() -> Recorded {
             direction: Lane::AtoB,
             slot: 0,
             connection: 0,
+            at: Position::Packet(Kind::Data, 5),
             clauses: vec![ClauseRecord {
                 first: 1,
                 last: 2,
+                gate: Gate::default(),
                 events: vec![1],
             }],
             seen: 3,
             fired: 2,
             last_packet_id: Some(20),
         }],
+        rules: Vec::new(),
         capture: CaptureRecord {
             blocks: 1,
             records: 2_100,

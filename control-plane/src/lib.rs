@@ -5,13 +5,15 @@
 //! driver loads into the card. [`run()`] carries it out with a card from a
 //! [`bench::CardProvider`] and leaves a directory: what was [recorded](run_file::Recorded), what
 //! was [found](run_file::Findings) in the capture, and the [verdict]. [`analyze()`]
-//! finds it once more. [`table::text`] is what a person reads.
+//! finds it once more, [`explicit()`] makes a plan of what happened. [`table::text`] is what a
+//! person reads.
 
 mod analyze;
 pub mod bench;
 mod compile;
 mod error;
 pub mod expect;
+mod explicit;
 #[cfg(test)]
 mod fixture;
 pub mod junit;
@@ -21,12 +23,15 @@ pub mod plan;
 mod report;
 mod run;
 pub mod run_file;
+pub mod select;
 pub mod table;
 mod text;
+pub mod triggers;
 mod twin;
 pub mod verdict;
 
 pub use analyze::{analyze, comment};
 pub use compile::{Compiled, compile};
 pub use error::Error;
+pub use explicit::explicit;
 pub use run::{Options, Progress, RUNS, RunOutcome, run};

@@ -4,17 +4,20 @@
 //! That an event fired is told twice, by the card's slot and by the records. Both are counted
 //! here, and where they differ the run can't be trusted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use midwire_analysis::report::Check;
 use midwire_trace::packet::Packet;
 use midwire_trace::{Actions, Capture, Flags, Lane, Record, Tap};
 
-use crate::plan::{Duration, Event, Iterations, Plan};
+use crate::plan::{Action, Duration, Event};
 use crate::run_file::{
     ChangedByte, CopiesMeasure, DelayMeasure, EventRecord, Firing, MoveMeasure, PositionRecord,
+    Recorded,
 };
-use crate::text::time;
+use crate::select::wanted;
+use crate::text::{time, times};
+use crate::twin::Twin;
 
 /// A packet that hit a slot.
 #[derive(Debug, Default)]
@@ -43,35 +46,34 @@ struct Hit<'a> {
     ingress: &'a Seen,
     egress: Option<&'a Seen>,
     copies: &'a [Seen],
-    /// The n-th at this position; saturates like the records do.
-    iteration: u8,
+    /// The n-th at this position, or that the rule chose from.
+    iteration: u32,
 }
 
 /// Packets that hit a slot, and the time of the first record.
 #[derive(Debug, Default)]
 pub(crate) struct TouchedPackets {
     packets: BTreeMap<(Lane, u32), Touched>,
+    /// Those whose ingress record names a slot, in their order.
+    by_slot: HashMap<(Lane, u32), Vec<u32>>,
+    /// Those that hit more slots than the one that is named.
+    shared: [Vec<u32>; 2],
     start_ns: u64,
 }
 
 impl TouchedPackets {
     /// Reads the capture as far as it can be read.
     pub fn read(capture: &Capture) -> TouchedPackets {
-        let mut touched = TouchedPackets {
-            start_ns: u64::MAX,
-            ..TouchedPackets::default()
-        };
+        let mut packets: BTreeMap<(Lane, u32), Touched> = BTreeMap::new();
+        let mut start_ns = u64::MAX;
         let mut entries = capture.entries();
         while let Some(entry) = entries.next_entry() {
             let record = entry.record;
-            touched.start_ns = touched.start_ns.min(record.time.0);
+            start_ns = start_ns.min(record.time.0);
             if record.slot.is_none() && record.tap == Tap::Ingress {
                 continue;
             }
-            let packet = touched
-                .packets
-                .entry((record.lane, record.packet_id))
-                .or_default();
+            let packet = packets.entry((record.lane, record.packet_id)).or_default();
             let seen = Seen {
                 record,
                 snapshot: entry.snapshot.to_vec(),
@@ -84,7 +86,49 @@ impl TouchedPackets {
                 Tap::Egress => packet.egress = Some(seen),
             }
         }
-        touched
+        TouchedPackets::of(packets, start_ns)
+    }
+
+    fn of(packets: BTreeMap<(Lane, u32), Touched>, start_ns: u64) -> TouchedPackets {
+        let mut by_slot: HashMap<_, Vec<_>> = HashMap::new();
+        let mut shared = [Vec::new(), Vec::new()];
+        for (&(lane, id), touched) in &packets {
+            let Some(record) = touched.ingress.as_ref().map(|seen| &seen.record) else {
+                continue;
+            };
+            if let Some(slot) = record.slot {
+                by_slot.entry((lane, slot)).or_default().push(id);
+            }
+            if record.flags.contains(Flags::MULTI) {
+                shared[lane.index()].push(id);
+            }
+        }
+        TouchedPackets {
+            packets,
+            by_slot,
+            shared,
+            start_ns,
+        }
+    }
+
+    /// Packets that name a slot, in their order.
+    pub fn naming(&self, lane: Lane, slot: u32) -> &[u32] {
+        self.by_slot.get(&(lane, slot)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether a packet hit more slots than the one that it names.
+    pub fn shared(&self, lane: Lane, packet: u32) -> bool {
+        self.shared[lane.index()].binary_search(&packet).is_ok()
+    }
+
+    fn hit(&self, lane: Lane, id: u32, iteration: u32) -> Option<Hit<'_>> {
+        let touched = self.packets.get(&(lane, id))?;
+        Some(Hit {
+            ingress: touched.ingress.as_ref()?,
+            egress: touched.egress.as_ref(),
+            copies: &touched.copies,
+            iteration,
+        })
     }
 
     /// Packets at a position, in their order.
@@ -92,32 +136,31 @@ impl TouchedPackets {
     /// A packet that is at two positions names only one of them in its record. Where a slot saw
     /// as many packets more as there are such ones, these are they.
     fn hits(&self, position: &PositionRecord) -> Vec<Hit<'_>> {
-        let at = position.direction;
-        let packets = || {
-            self.packets
-                .range((at, 0)..=(at, u32::MAX))
-                .filter_map(|(_, touched)| Some((touched.ingress.as_ref()?, touched)))
-        };
-        let named = |seen: &Seen| seen.record.slot == Some(position.slot);
-        let hidden = |seen: &Seen| {
-            !named(seen)
-                && seen.record.flags.contains(Flags::MULTI)
-                && seen.record.connection.map(u32::from) == Some(position.connection)
-        };
-        let count = |wanted: &dyn Fn(&Seen) -> bool| {
-            packets().filter(|(ingress, _)| wanted(ingress)).count() as u64
-        };
-        let missing = position.seen.saturating_sub(count(&named));
-        let take_hidden = missing > 0 && missing == count(&hidden);
-        packets()
-            .filter(|(ingress, _)| named(ingress) || take_hidden && hidden(ingress))
-            .zip(1_u64..)
-            .map(|((ingress, touched), n)| Hit {
-                ingress,
-                egress: touched.egress.as_ref(),
-                copies: &touched.copies,
-                iteration: u8::try_from(n).unwrap_or(u8::MAX),
-            })
+        let lane = position.direction;
+        let mut ids = self.naming(lane, position.slot).to_vec();
+        let missing = position.seen.saturating_sub(ids.len() as u64);
+        if missing > 0 {
+            let hidden = |id: &&u32| {
+                let seen = self.packets.get(&(lane, **id));
+                let seen = seen.and_then(|touched| touched.ingress.as_ref());
+                seen.is_some_and(|seen| {
+                    seen.record.slot != Some(position.slot)
+                        && seen.record.connection.map(u32::from) == Some(position.connection)
+                })
+            };
+            let hidden: Vec<u32> = self.shared[lane.index()]
+                .iter()
+                .filter(hidden)
+                .copied()
+                .collect();
+            if hidden.len() as u64 == missing {
+                ids.extend(hidden);
+                ids.sort_unstable();
+            }
+        }
+        ids.iter()
+            .zip(1..)
+            .filter_map(|(&id, n)| self.hit(lane, id, n))
             .collect()
     }
 }
@@ -126,24 +169,51 @@ impl TouchedPackets {
     /// Packets at a position on which the card should have acted by its own count.
     pub fn acted_on(&self, position: &PositionRecord) -> Vec<u32> {
         let hits = self.hits(position).into_iter();
-        hits.filter(|hit| position.acts(hit.iteration))
+        hits.filter(|hit| position.acts(narrow(hit.iteration)))
             .map(|hit| hit.ingress.record.packet_id)
             .collect()
     }
 }
 
-/// Each event of the plan, and the checks that slots and records agree.
+/// An iteration as records have it, which saturates.
+fn narrow(iteration: u32) -> u8 {
+    u8::try_from(iteration).unwrap_or(u8::MAX)
+}
+
+/// Each event of the plan, and the checks that slots and records agree. Without software's own
+/// findings, packets that wait for triggers or were chosen by rules are known only as far as
+/// their records name them.
 pub(crate) fn events(
-    plan: &Plan,
-    positions: &[PositionRecord],
+    recorded: &Recorded,
     touched: &TouchedPackets,
+    twin: Option<&Twin<'_>>,
 ) -> (Vec<EventRecord>, Vec<Check>) {
+    let positions = &recorded.positions;
+    let mut of_event: HashMap<u32, Vec<usize>> = HashMap::new();
+    for (index, position) in positions.iter().enumerate() {
+        let mut numbers: Vec<u32> = position
+            .clauses
+            .iter()
+            .flat_map(|c| &c.events)
+            .copied()
+            .collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        for number in numbers {
+            of_event.entry(number).or_default().push(index);
+        }
+    }
+    let none = Vec::new();
     let events = (1..)
-        .zip(&plan.events)
-        .map(|(number, event)| measure(number, event, positions, touched))
+        .zip(&recorded.plan.parsed.events)
+        .map(|(number, event)| {
+            let places = of_event.get(&number).unwrap_or(&none);
+            measure(number, event, recorded, places, touched, twin)
+        })
         .collect();
     let mut checks: Vec<Check> = positions
         .iter()
+        .filter(|position| !position.waits())
         .filter_map(|position| disagreement(position, touched))
         .collect();
     if checks.is_empty() && !positions.is_empty() {
@@ -164,12 +234,12 @@ fn disagreement(position: &PositionRecord, touched: &TouchedPackets) -> Option<C
     let seen = hits.len() as u64;
     let fired = hits
         .iter()
-        .filter(|hit| position.acts(hit.iteration))
+        .filter(|hit| position.acts(narrow(hit.iteration)))
         .count() as u64;
     // A record's own count of the position is that of the packets in the capture.
     let miscounted = hits.iter().find(|hit| {
         let record = &hit.ingress.record;
-        record.slot == Some(position.slot) && record.iteration != hit.iteration
+        record.slot == Some(position.slot) && record.iteration != narrow(hit.iteration)
     });
     if (seen, fired) == (position.seen, position.fired) && miscounted.is_none() {
         return None;
@@ -198,83 +268,161 @@ fn disagreement(position: &PositionRecord, touched: &TouchedPackets) -> Option<C
 
 /// Firings that are told one by one.
 const TOLD: usize = 4;
+/// Firings that `run.json` holds of an event.
+const KEPT: usize = 1000;
 
 fn measure(
     number: u32,
     event: &Event,
-    positions: &[PositionRecord],
+    recorded: &Recorded,
+    positions: &[usize],
     touched: &TouchedPackets,
+    twin: Option<&Twin<'_>>,
 ) -> EventRecord {
-    let position = positions.iter().find(|position| {
-        position
-            .clauses
-            .iter()
-            .any(|clause| clause.events.contains(&number))
-    });
-    let firings: Vec<Firing> = position
-        .into_iter()
-        .flat_map(|position| touched.hits(position))
-        .filter(|hit| event.iterations.contains(hit.iteration))
-        .map(|hit| firing(event, &hit))
-        .collect();
-    let seen = position.map_or(0, |position| position.seen);
+    let mut hits: Vec<Hit<'_>> = Vec::new();
+    let mut seen = 0;
+    // Of several positions each has to be seen.
+    let mut missed = 0;
+    for &index in positions {
+        let position = &recorded.positions[index];
+        let before = hits.len();
+        match twin.filter(|_| position.waits()) {
+            Some(twin) => hits.extend(
+                twin.acted(index)
+                    .filter(|visit| visit.events.contains(&number))
+                    .filter_map(|visit| touched.hit(position.direction, visit.packet_id, visit.n)),
+            ),
+            None => hits.extend(
+                touched
+                    .hits(position)
+                    .into_iter()
+                    .filter(|hit| event.iterations.contains(narrow(hit.iteration))),
+            ),
+        }
+        missed += u32::from(hits.len() == before);
+        seen += position.seen;
+    }
+    let rules = recorded.rules.iter().enumerate();
+    for (index, rule) in rules.filter(|(_, rule)| rule.event == number) {
+        let lane = rule.rule.lane;
+        match twin {
+            Some(twin) => hits.extend(
+                twin.hit(index)
+                    .iter()
+                    .filter_map(|visit| touched.hit(lane, visit.packet_id, visit.n)),
+            ),
+            None => hits.extend(
+                touched
+                    .naming(lane, rule.slot)
+                    .iter()
+                    .filter_map(|&id| touched.hit(lane, id, 0)),
+            ),
+        }
+        seen += rule.seen;
+    }
+    // A packet that another event drops comes to nothing else.
+    let lost = |hit: &Hit<'_>| hit.ingress.record.actions.contains(Actions::DROP);
+    let before = hits.len();
+    hits.retain(|hit| event.action.drop || !lost(hit));
+    let dropped = before - hits.len();
+
+    let firings: Vec<Firing> = hits.iter().map(|hit| firing(event, hit)).collect();
     let done_times = firings
         .iter()
         .filter(|firing| firing.failure.is_none())
         .count() as u32;
-    let open = event
-        .iterations
-        .ranges()
-        .iter()
-        .any(|range| range.last == Iterations::END);
-    let closed: u32 = event
-        .iterations
-        .ranges()
-        .iter()
-        .filter(|range| range.last != Iterations::END)
-        .map(|range| u32::from(range.last - range.first) + 1)
-        .sum();
+    let wanted = wanted(event);
     let failed = firings.len() as u32 != done_times;
-    let done = !failed && done_times >= closed + u32::from(open);
+    let enough = match wanted {
+        Some(wanted) => done_times + dropped as u32 >= wanted,
+        None => done_times > 0 && (missed == 0 || event.after.is_some()),
+    };
+    let done = !failed && enough && done_times > 0;
 
     let mut told: Vec<String> = Vec::new();
+    let whose = match positions {
+        [] => "the packets to choose from were",
+        [_] => "the position was",
+        _ => "the positions were",
+    };
     if !done && !failed {
-        told.push(match (seen, done_times) {
-            (0, _) => "never fired: the position was never seen".to_owned(),
-            (seen, 0) => format!("never fired: the position was seen {}", times(seen)),
-            (seen, n) => format!(
-                "fired {n} of {} times: the position was seen {}",
-                closed + u32::from(open),
-                times(seen)
+        let seen_times = match (seen, positions.len()) {
+            (0, _) => format!("{whose} never seen"),
+            (seen, 0) => format!("{whose} {seen}"),
+            (seen, _) => format!("{whose} seen {}", times(seen)),
+        };
+        told.push(match (done_times, wanted) {
+            (0, _) => format!("never fired: {seen_times}"),
+            (n, Some(wanted)) => format!("fired {n} of {wanted} times: {seen_times}"),
+            (n, None) => format!(
+                "fired {}, but at {missed} of {} positions never: {seen_times}",
+                times(n.into()),
+                positions.len()
             ),
         });
+    }
+    if dropped > 0 {
+        told.push(format!("{dropped} more were dropped by other events"));
     }
     told.extend(
         firings
             .iter()
+            .filter(|firing| firing.failure.is_some())
+            .chain(firings.iter().filter(|firing| firing.failure.is_none()))
             .take(TOLD)
             .map(|firing| tell(event, firing, touched.start_ns)),
     );
     if firings.len() > TOLD {
-        told.push(format!("and {} more", firings.len() - TOLD));
+        told.push(format!(
+            "and {} more{}",
+            firings.len() - TOLD,
+            extremes(&firings)
+        ));
     }
     EventRecord {
         number,
         asked: event.to_string(),
-        wanted: (!open).then_some(closed),
+        wanted,
         seen,
         fired: done_times,
         done,
         measured: told.join("; "),
-        firings,
+        firings: firings.into_iter().take(KEPT).collect(),
     }
 }
 
-fn times(n: u64) -> String {
-    match n {
-        1 => "once".to_owned(),
-        n => format!("{n} times"),
+/// The least and the most of what was measured of many firings, in words.
+fn extremes(firings: &[Firing]) -> String {
+    let mut text = String::new();
+    let signed = |ns: i64| {
+        let sign = if ns < 0 { '−' } else { '+' };
+        format!("{sign}{}", time(ns.unsigned_abs()))
+    };
+    let errors = || {
+        firings
+            .iter()
+            .filter_map(|f| f.delay.map(|delay| delay.error_ns))
+    };
+    if let (Some(least), Some(most)) = (errors().min(), errors().max()) {
+        text += &format!(", delay error {} to {}", signed(least), signed(most));
     }
+    let places = || {
+        firings
+            .iter()
+            .filter_map(|f| f.moved.map(|moved| moved.places))
+    };
+    if let (Some(least), Some(most)) = (places().min(), places().max()) {
+        text += &format!(", moved back {least} to {most} places");
+    }
+    let copies = || {
+        firings
+            .iter()
+            .filter_map(|f| f.copies.map(|copies| copies.left))
+    };
+    if let (Some(least), Some(most)) = (copies().min(), copies().max()) {
+        text += &format!(", {least} to {most} copies");
+    }
+    text
 }
 
 fn firing(event: &Event, hit: &Hit<'_>) -> Firing {
@@ -303,6 +451,9 @@ fn firing(event: &Event, hit: &Hit<'_>) -> Firing {
         } else if !ingress.record.actions.contains(Actions::DROP) {
             firing.failure = Some("the record does not show a drop".to_owned());
         }
+        return firing;
+    }
+    if *asked == Action::default() {
         return firing;
     }
     let Some(egress) = egress else {
@@ -442,6 +593,9 @@ fn tell(event: &Event, firing: &Firing, start_ns: u64) -> String {
             None => format!("changed behind the snapshot {at}"),
         });
     }
+    if parts.is_empty() {
+        parts.push(format!("happened {at}"));
+    }
     parts.join(", ")
 }
 
@@ -480,7 +634,11 @@ fn changed(before: &[u8], after: &[u8]) -> Vec<ChangedByte> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
+    use crate::merge::Position;
+    use crate::plan::Kind;
     use crate::run_file::ClauseRecord;
+    use crate::triggers::Gate;
     use midwire_trace::Nanos;
 
     const SLOT: u32 = 7;
@@ -535,10 +693,7 @@ mod tests {
                 },
             )
         });
-        TouchedPackets {
-            packets: packets.collect(),
-            start_ns: 1_000,
-        }
+        TouchedPackets::of(packets.collect(), 1_000)
     }
 
     fn position(seen: u64, fired: u64) -> PositionRecord {
@@ -546,9 +701,11 @@ mod tests {
             direction: Lane::AtoB,
             slot: SLOT,
             connection: 0,
+            at: Position::Packet(Kind::Data, 5),
             clauses: vec![ClauseRecord {
                 first: 1,
                 last: 2,
+                gate: Gate::default(),
                 events: vec![1],
             }],
             seen,
@@ -559,7 +716,19 @@ mod tests {
 
     fn measured(action: &str, all: Vec<(Seen, Option<Seen>)>) -> EventRecord {
         let n = all.len() as u64;
-        measure(1, &event(action), &[position(n, n.min(2))], &packets(all))
+        measured_at(action, position(n, n.min(2)), &packets(all))
+    }
+
+    fn measured_at(
+        action: &str,
+        position: PositionRecord,
+        packets: &TouchedPackets,
+    ) -> EventRecord {
+        let recorded = Recorded {
+            positions: vec![position],
+            ..fixture::recorded()
+        };
+        measure(1, &event(action), &recorded, &[0], packets, None)
     }
 
     #[test]
@@ -683,8 +852,11 @@ mod tests {
             packets.packets.get_mut(&(Lane::AtoB, 1)).unwrap().copies = first;
             let last = vec![copy(15_100, &frame(2)), copy(25_100, &frame(2))];
             packets.packets.get_mut(&(Lane::AtoB, 2)).unwrap().copies = last;
-            let event = event("{duplicate: {copies: 2, gap: 10us}}");
-            measure(1, &event, &[position(2, 2)], &packets)
+            measured_at(
+                "{duplicate: {copies: 2, gap: 10us}}",
+                position(2, 2),
+                &packets,
+            )
         };
         let record = measured(vec![copy(15_103, &frame(2)), copy(25_108, &frame(2))]);
         assert!(record.done, "{record:?}");
@@ -772,9 +944,9 @@ mod tests {
         let second = packets.packets.get_mut(&(Lane::AtoB, 2)).unwrap();
         let record = &mut second.ingress.as_mut().unwrap().record;
         (record.slot, record.flags, record.connection) = (Some(SLOT + 1), Flags::MULTI, Some(0));
-        let positions = [position(2, 2)];
-        assert_eq!(disagreement(&positions[0], &packets), None);
-        let record = measure(1, &event("drop"), &positions, &packets);
+        let packets = TouchedPackets::of(packets.packets, packets.start_ns);
+        assert_eq!(disagreement(&position(2, 2), &packets), None);
+        let record = measured_at("drop", position(2, 2), &packets);
         assert!(
             record.done && record.firings[1].packet_id == 2,
             "{record:?}"

@@ -5,10 +5,14 @@
 //! position as often as reads well.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use midwire_trace::Lane;
+use serde::{Deserialize, Serialize};
 
 use crate::plan::{Action, Event, Iterations, Kind};
+use crate::select::{Selection, select};
+use crate::triggers::{Gate, Triggers};
 
 /// What names a position in the card: everything of an identity but the iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,7 +26,8 @@ pub struct PositionKey {
 }
 
 /// A place in one direction of a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Position {
     /// The n-th packet of a kind, from 1.
     Packet(Kind, u32),
@@ -32,20 +37,14 @@ pub enum Position {
     Psn(u32),
 }
 
-impl PositionKey {
-    /// The position of an event; `None` unless it names exactly one.
-    pub fn of(event: &Event) -> Option<PositionKey> {
-        let position = match (event.packet, event.byte, event.psn) {
-            (Some(n), None, None) => Position::Packet(event.kind, n),
-            (None, Some(byte), None) => Position::Byte(byte),
-            (None, None, Some(psn)) => Position::Psn(psn),
-            _ => return None,
-        };
-        Some(PositionKey {
-            direction: event.direction,
-            connection: event.connection,
-            position,
-        })
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Position::Packet(Kind::Data, n) => write!(f, "packet {n}"),
+            Position::Packet(kind, n) => write!(f, "{kind} {n}"),
+            Position::Byte(byte) => write!(f, "byte {byte}"),
+            Position::Psn(psn) => write!(f, "psn {psn}"),
+        }
     }
 }
 
@@ -58,6 +57,8 @@ pub struct MergedClause {
     pub last: u8,
     /// What all events together ask for.
     pub action: Action,
+    /// Triggers that it waits for and works.
+    pub gate: Gate,
     /// Indices of the events in the plan, ascending.
     pub events: Vec<usize>,
 }
@@ -77,6 +78,10 @@ pub struct Conflict {
 
 /// Both actions in one, where that has a meaning.
 fn combine(a: &Action, b: &Action) -> Result<Action, &'static str> {
+    let none = Action::default();
+    if *a == none || *b == none {
+        return Ok(if *a == none { b.clone() } else { a.clone() });
+    }
     if a.drop || b.drop {
         return Err("a packet that is dropped can't have another event");
     }
@@ -105,8 +110,33 @@ fn combine(a: &Action, b: &Action) -> Result<Action, &'static str> {
     })
 }
 
+/// What the card makes of the actions of several events that hit a packet: flags are joined, of
+/// all else the first that is given counts, but the longest delay.
+pub fn join(a: &Action, b: &Action) -> Action {
+    if a.drop || b.drop {
+        return Action {
+            drop: true,
+            ..Action::default()
+        };
+    }
+    Action {
+        drop: false,
+        ecn: a.ecn || b.ecn,
+        corrupt: a.corrupt.or(b.corrupt),
+        delay: a.delay.max(b.delay),
+        reorder: a.reorder.or(b.reorder),
+        duplicate: a.duplicate.or(b.duplicate),
+    }
+}
+
 /// The clauses of one position from the events that name it, given with their indices.
-pub fn merge(events: &[(usize, &Event)]) -> Result<Vec<MergedClause>, Conflict> {
+///
+/// Where some wait for a trigger and others do not, there are two clauses: what all do together
+/// while it is armed, and behind all such what the others do while it is not.
+pub fn merge(
+    events: &[(usize, &Event)],
+    triggers: &Triggers,
+) -> Result<Vec<MergedClause>, Conflict> {
     let ranges = || {
         events
             .iter()
@@ -126,45 +156,80 @@ pub fn merge(events: &[(usize, &Event)]) -> Result<Vec<MergedClause>, Conflict> 
         let last = starts
             .get(i + 1)
             .map_or(Iterations::END, |&next| (next - 1) as u8);
-        let mut covering = events
+        let covering: Vec<_> = events
             .iter()
-            .filter(|(_, event)| event.iterations.contains(first));
-        let Some(&(index, event)) = covering.next() else {
-            continue;
-        };
-        let mut action = event.action.clone();
-        let mut indices = vec![index];
-        for &(index, event) in covering {
-            action = combine(&action, &event.action).map_err(|reason| Conflict {
-                first: indices[0],
-                second: index,
-                iteration: first,
-                reason,
-            })?;
-            indices.push(index);
-        }
-        match clauses.last_mut() {
-            Some(before) if before.events == indices && before.last + 1 == first => {
-                before.last = last
+            .filter(|(_, event)| event.iterations.contains(first))
+            .copied()
+            .collect();
+        let waits = |index: usize| triggers.gate(index).armed_by.is_some();
+        let open: Vec<_> = covering
+            .iter()
+            .filter(|(index, _)| !waits(*index))
+            .copied()
+            .collect();
+        let guarded = open.len() < covering.len();
+        for (events, wanted) in [(&covering, guarded), (&open, true)] {
+            if events.is_empty() || !wanted {
+                continue;
             }
-            _ => clauses.push(MergedClause {
-                first,
-                last,
-                action,
-                events: indices,
-            }),
+            let (action, gate) = together(events, triggers, first)?;
+            let indices: Vec<_> = events.iter().map(|(index, _)| *index).collect();
+            let before = clauses.iter_mut().rev().find(|before| {
+                before.events == indices && before.last.checked_add(1) == Some(first)
+            });
+            match before {
+                Some(before) => before.last = last,
+                None => clauses.push(MergedClause {
+                    first,
+                    last,
+                    action,
+                    gate,
+                    events: indices,
+                }),
+            }
         }
     }
+    clauses.sort_by_key(|clause| clause.gate.armed_by.is_none());
     Ok(clauses)
 }
 
-/// Events by position, each with its index, in the order of the plan. Events that don't name
-/// exactly one position are left out.
+/// What events that meet at an iteration come to.
+fn together(
+    events: &[(usize, &Event)],
+    triggers: &Triggers,
+    iteration: u8,
+) -> Result<(Action, Gate), Conflict> {
+    let mut met: Option<(Action, Gate)> = None;
+    for &(index, event) in events {
+        let gate = triggers.gate(index);
+        met = Some(match met {
+            None => (event.action.clone(), gate),
+            Some((action, before)) => {
+                let both = combine(&action, &event.action).and_then(|action| {
+                    let gate = before.with(gate)?;
+                    Ok((action, gate))
+                });
+                both.map_err(|reason| Conflict {
+                    first: events[0].0,
+                    second: index,
+                    iteration,
+                    reason,
+                })?
+            }
+        });
+    }
+    Ok(met.unwrap_or_default())
+}
+
+/// Events by position, each with its index, in the order of the plan. Events that the card
+/// chooses by rule are left out.
 pub fn by_position(events: &[Event]) -> BTreeMap<PositionKey, Vec<(usize, &Event)>> {
     let mut positions: BTreeMap<PositionKey, Vec<(usize, &Event)>> = BTreeMap::new();
     for (index, event) in events.iter().enumerate() {
-        if let Some(key) = PositionKey::of(event) {
-            positions.entry(key).or_default().push((index, event));
+        if let Ok(Selection::Positions(keys)) = select(event) {
+            for key in keys {
+                positions.entry(key).or_default().push((index, event));
+            }
         }
     }
     positions
@@ -184,7 +249,8 @@ mod tests {
     fn merged(text: &str) -> Result<Told, Conflict> {
         let events = events(text);
         let indexed: Vec<_> = events.iter().enumerate().collect();
-        Ok(merge(&indexed)?
+        let (triggers, _) = Triggers::of(&events);
+        Ok(merge(&indexed, &triggers)?
             .into_iter()
             .map(|c| (c.first, c.last, c.action.to_string(), c.events))
             .collect())
@@ -232,6 +298,33 @@ mod tests {
                 (200, 255, "drop".into(), vec![0])
             ]
         );
+    }
+
+    #[test]
+    fn what_waits_for_a_trigger_comes_before_what_does_not() {
+        let events = events(
+            "- {direction: a-to-b, packet: 5, iterations: 1-3, action: ecn}
+- {direction: a-to-b, packet: 5, iterations: 2-4, after: loss, action: {delay: 1ms}}
+- {name: loss, direction: a-to-b, packet: 1, action: drop}",
+        );
+        let (triggers, faults) = Triggers::of(&events);
+        assert_eq!(faults, []);
+        let at_five: Vec<_> = events.iter().enumerate().take(2).collect();
+        let clauses = merge(&at_five, &triggers).unwrap();
+        let told: Vec<_> = clauses
+            .iter()
+            .map(|c| (c.first, c.last, c.gate.armed_by, c.action.to_string()))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (2, 3, Some(0), "ecn + delay 1ms".to_owned()),
+                (4, 4, Some(0), "delay 1ms".to_owned()),
+                (1, 3, None, "ecn".to_owned()),
+            ]
+        );
+        let loss = merge(&[(2, &events[2])], &triggers).unwrap();
+        assert_eq!(loss[0].gate.arm, Some(0));
     }
 
     #[test]

@@ -18,16 +18,7 @@ pub(crate) struct TcpView {
 
 impl TcpView {
     pub fn read(capture: &Capture, recorded: &Recorded) -> TcpView {
-        let event = |record: &midwire_trace::Record| {
-            events_at(
-                &recorded.positions,
-                record.lane,
-                record.slot?,
-                record.iteration,
-            )
-            .first()
-            .copied()
-        };
+        let event = |record: &midwire_trace::Record| events_at(recorded, record).first().copied();
         let view = view::read(capture, event);
         TcpView {
             start_ns: view.start_ns,

@@ -16,7 +16,7 @@ use midwire_endpoints as endpoints;
 use midwire_endpoints::traffic;
 
 use crate::bench::{Capturing, CardProvider, CardRequest, Device, Feed, PortFeed, Provided};
-use crate::compile::{self, Compiled};
+use crate::compile;
 use crate::plan::{self, Endpoint, Pace, PcapEndpoint, Plan, RunLength, Traffic};
 use crate::run_file::{
     CaptureRecord, CardRecord, ConnectionRecord, Findings, PlanRecord, Recorded, RunFile,
@@ -109,6 +109,7 @@ pub fn run(
         },
         card: None,
         positions: Vec::new(),
+        rules: Vec::new(),
         capture: CaptureRecord::default(),
         counters: None,
         connections: Vec::new(),
@@ -234,9 +235,10 @@ impl Stage<'_> {
         }
 
         self.step("loading events");
-        let compiled = compile::compile(self.plan);
+        let compiled = compile::compile(self.plan, self.seed);
         let loaded = device.load(&compiled.program).map_err(said)?;
         self.recorded.positions = compiled.records(&loaded.slots);
+        self.recorded.rules = compiled.rule_records(&loaded.rules);
         self.leave_word()?;
 
         let mut config = driver::CaptureConfig::new(self.directory.join(files::CAPTURE));
@@ -266,7 +268,7 @@ impl Stage<'_> {
             }
             Err(error) => self.recorded.capture.error = Some(error.to_string()),
         }
-        let read = self.read_card(&*device, &compiled, &loaded.slots);
+        let read = self.read_card(&*device, &loaded);
         if let Some(hosts) = &hosts {
             let link = |port| hosts.at(port).counters().ok();
             self.recorded.hosts =
@@ -475,18 +477,18 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn read_card(
-        &mut self,
-        device: &dyn Device,
-        compiled: &Compiled,
-        slots: &[driver::SlotId],
-    ) -> Step<()> {
-        debug_assert_eq!(compiled.positions.len(), slots.len());
-        for (position, slot) in self.recorded.positions.iter_mut().zip(slots) {
+    fn read_card(&mut self, device: &dyn Device, loaded: &driver::Loaded) -> Step<()> {
+        for (position, slot) in self.recorded.positions.iter_mut().zip(&loaded.slots) {
             let state = device.slot_state(*slot).map_err(said)?;
             position.seen = state.seen.into();
             position.fired = state.fired.into();
             position.last_packet_id = state.last_packet_id;
+        }
+        for (rule, slot) in self.recorded.rules.iter_mut().zip(&loaded.rules) {
+            let state = device.slot_state(*slot).map_err(said)?;
+            rule.seen = state.seen.into();
+            rule.fired = state.fired.into();
+            rule.last_packet_id = state.last_packet_id;
         }
         self.recorded.connections = device
             .connections()

@@ -9,15 +9,18 @@ use std::path::{Path, PathBuf};
 
 use midwire_analysis::report::Check;
 use midwire_analysis::tcp::Retransmission;
+use midwire_driver::Rule;
 use midwire_trace::Lane;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::merge::Position;
 use crate::plan::Plan;
+use crate::triggers::Gate;
 use crate::verdict::Verdict;
 
 /// Version of the layout of `run.json`.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Names of the files of a run.
 pub mod files {
@@ -34,7 +37,7 @@ pub mod files {
 /// A run: the whole of `run.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunFile {
-    /// Version of this layout, 1.
+    /// Version of this layout, 2.
     pub version: u32,
     /// Name of the plan.
     pub name: String,
@@ -67,6 +70,8 @@ pub struct Recorded {
     pub card: Option<CardRecord>,
     /// Positions that were loaded into the card, with what the card counted there.
     pub positions: Vec<PositionRecord>,
+    /// Rules that were loaded into the card, with what the card counted of each.
+    pub rules: Vec<RuleRecord>,
     /// What the driver wrote.
     pub capture: CaptureRecord,
     /// What the card counted; nothing when it was gone.
@@ -125,7 +130,9 @@ pub struct PositionRecord {
     pub slot: u32,
     /// Connection.
     pub connection: u32,
-    /// Ranges of iterations.
+    /// Place in it.
+    pub at: Position,
+    /// Ranges of iterations; the first that holds one, and whose trigger is armed, counts.
     pub clauses: Vec<ClauseRecord>,
     /// Times that the card saw the position.
     pub seen: u64,
@@ -136,7 +143,14 @@ pub struct PositionRecord {
 }
 
 impl PositionRecord {
-    /// Whether anything is asked for the n-th packet at the position.
+    /// Whether what happens depends on other events.
+    pub fn waits(&self) -> bool {
+        self.clauses
+            .iter()
+            .any(|clause| clause.gate.armed_by.is_some())
+    }
+
+    /// Whether anything is asked for the n-th packet at the position, all triggers armed.
     pub fn acts(&self, iteration: u8) -> bool {
         self.clauses
             .iter()
@@ -168,8 +182,28 @@ pub struct ClauseRecord {
     pub first: u8,
     /// Last iteration; 255: without end.
     pub last: u8,
+    /// Triggers that it waits for and works.
+    #[serde(flatten)]
+    pub gate: Gate,
     /// Numbers of the events in the plan, from 1.
     pub events: Vec<u32>,
+}
+
+/// A rule of the card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RuleRecord {
+    /// Number of its event in the plan, from 1.
+    pub event: u32,
+    /// Slot of the card's lane.
+    pub slot: u32,
+    /// What was loaded.
+    pub rule: Rule,
+    /// Packets that passed its filter.
+    pub seen: u64,
+    /// Those that it hit.
+    pub fired: u64,
+    /// The one of the lane that it hit last.
+    pub last_packet_id: Option<u32>,
 }
 
 /// A connection as the card learnt it.
@@ -220,7 +254,7 @@ pub struct EventRecord {
     pub asked: String,
     /// Times that it has to fire; nothing when the plan leaves it open (then once at least).
     pub wanted: Option<u32>,
-    /// Times that the position was seen.
+    /// Packets at its position, or that its rule chose from.
     pub seen: u64,
     /// Times that it fired and was carried out, by the records.
     pub fired: u32,
@@ -228,7 +262,7 @@ pub struct EventRecord {
     pub done: bool,
     /// What was measured, in words.
     pub measured: String,
-    /// Each time that it fired.
+    /// Each time that it fired, the first thousand.
     pub firings: Vec<Firing>,
 }
 
@@ -237,8 +271,8 @@ pub struct EventRecord {
 pub struct Firing {
     /// Packet of the lane, as in the records.
     pub packet_id: u32,
-    /// The n-th time that the position was seen.
-    pub iteration: u8,
+    /// The n-th time that the position was seen, or the n-th packet that the rule chose from.
+    pub iteration: u32,
     /// Card time of the packet's first beat at ingress, ns.
     pub time_ns: u64,
     /// Card time of its first beat at egress, ns; nothing when it did not leave.

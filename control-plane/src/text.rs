@@ -14,6 +14,14 @@ pub(crate) fn time(ns: u64) -> String {
     }
 }
 
+/// `once`, `3 times`.
+pub(crate) fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    }
+}
+
 /// How a column is set.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Align {

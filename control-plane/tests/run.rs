@@ -573,7 +573,7 @@ fn a_run_file_of_another_version_is_refused() {
     let path = went.directory.join(files::RUN);
     let text = fs::read_to_string(&path)
         .unwrap()
-        .replacen("\"version\": 1", "\"version\": 9", 1);
+        .replacen("\"version\": 2", "\"version\": 9", 1);
     fs::write(&path, text).unwrap();
     assert!(matches!(
         analyze(&went.directory),

@@ -9,10 +9,12 @@ use midwire_trace::Lane;
 
 use super::source::{Node, Step, at};
 use super::{
-    Action, CardTime, Endpoint, Endpoints, Event, Expectation, Iterations, Kind, Mistake, Network,
-    Plan, RunLength, Selector, Site, TcpTraffic, Traffic, Transport,
+    Action, CardTime, Connections, Endpoint, Endpoints, Event, Expectation, Iterations, Kind,
+    Mistake, Network, Plan, RunLength, Selector, Site, TcpTraffic, Traffic, Transport,
 };
-use crate::merge::{self, Position, PositionKey};
+use crate::merge::{self, PositionKey};
+use crate::select::{MAX_RULES, Selection, select};
+use crate::triggers::Triggers;
 
 /// Clauses that the card holds for one position.
 const CLAUSES: usize = 4;
@@ -20,6 +22,10 @@ const CLAUSES: usize = 4;
 const MAX_FRAME: u64 = 10_240;
 /// Relative bytes that the card can tell apart: half of its 48-bit numbers.
 const MAX_BYTE: u64 = 1 << 47;
+/// Packets are counted with 32 bits.
+const MAX_PACKET: u64 = 1 << 32;
+/// PSNs behind the first, of 24 bits and their wraps.
+const MAX_PSN: u64 = 1 << 31;
 /// Each connection has a buffer of this size at both ends.
 const MAX_WRITE: u64 = 16 << 20;
 /// 40 bits of nanoseconds hold it.
@@ -39,7 +45,6 @@ pub(super) fn check(plan: &Plan, tree: &Node) -> Vec<Mistake> {
     checker.selectors();
     checker.traffic();
     checker.events();
-    checker.positions();
     checker.expectations();
     checker.limits();
     checker.mistakes
@@ -501,41 +506,56 @@ impl<'a> Checker<'a> {
 
     fn events(&mut self) {
         let known = self.known();
+        let (triggers, faults) = Triggers::of(&self.plan.events);
+        for (i, key, reason) in faults {
+            self.mistake(at!["events", i, key], format!("event {}: {reason}", i + 1));
+        }
+        let mut rules = [0; 2];
         for (i, event) in self.plan.events.iter().enumerate() {
-            self.position(i, event);
+            let named = self.position(i, event);
             let admitted = self.kind(i, event);
-            self.action(i, event);
+            self.action(i, event, triggers.works(i));
+            if named && let Some(selection) = self.selection(i, event) {
+                let lane = &mut rules[event.direction.index()];
+                *lane += usize::from(matches!(selection, Selection::Rule(_)));
+                if *lane == MAX_RULES + 1 {
+                    self.mistake(
+                        at!["events", i],
+                        format!(
+                            "event {}: {MAX_RULES} events of this direction go by rules already, \
+                             which is all that the card holds",
+                            i + 1
+                        ),
+                    );
+                }
+            }
             if let Some(known) = &known {
                 if admitted {
                     self.reachable(i, event, known);
                 }
-            } else if event.connection > 65_534 {
+            } else if let Connections::One(connection) = event.connection
+                && connection > 65_534
+            {
                 self.mistake(
                     at!["events", i, "connection"],
                     format!(
-                        "event {}: connection {}, expected 0 to 65534",
+                        "event {}: connection {connection}, expected 0 to 65534",
                         i + 1,
-                        event.connection
                     ),
                 );
             }
         }
+        self.positions(&triggers);
     }
 
-    fn position(&mut self, i: usize, event: &Event) {
+    /// False when not exactly one key says which packets.
+    fn position(&mut self, i: usize, event: &Event) -> bool {
         let n = i + 1;
-        let named: Vec<&str> = [
-            ("packet", event.packet.is_some()),
-            ("byte", event.byte.is_some()),
-            ("psn", event.psn.is_some()),
-        ]
-        .into_iter()
-        .filter_map(|(name, named)| named.then_some(name))
-        .collect();
+        let named: Vec<&str> = event.named().map(|(key, _)| key).collect();
         match named.as_slice() {
             [] => self.mistake(
                 at!["events", i],
-                format!("event {n} names no position: expected one of packet, byte and psn"),
+                format!("event {n} names no position: expected one of packet, byte, psn and count"),
             ),
             [_] => {}
             [.., last] => self.mistake(
@@ -546,51 +566,88 @@ impl<'a> Checker<'a> {
                 ),
             ),
         }
-        if event.packet == Some(0) {
-            self.mistake(
-                at!["events", i, "packet"],
-                format!("event {n}: packet 0, but packets count from 1"),
-            );
+        for (key, numbers) in event.named() {
+            let lowest = numbers.ranges().first().map_or(0, |range| range.0);
+            if matches!(key, "packet" | "count") && lowest == 0 && !numbers.is_all() {
+                self.mistake(
+                    at!["events", i, key],
+                    format!("event {n}: packet 0, but packets count from 1"),
+                );
+            }
+            let limit = match key {
+                "byte" => MAX_BYTE,
+                "psn" => MAX_PSN,
+                _ => MAX_PACKET,
+            };
+            if numbers.highest() >= limit {
+                self.mistake(
+                    at!["events", i, key],
+                    format!("event {n}: expected a {key} below {limit}"),
+                );
+                return false;
+            }
         }
-        if event.byte.is_some_and(|byte| byte >= MAX_BYTE) {
-            self.mistake(
-                at!["events", i, "byte"],
-                format!("event {n}: expected a byte below {MAX_BYTE}"),
-            );
-        }
+        named.len() == 1
+    }
+
+    /// How the card finds the packets.
+    fn selection(&mut self, i: usize, event: &Event) -> Option<Selection> {
+        let fault = match select(event) {
+            Ok(selection) => return Some(selection),
+            Err(fault) => fault,
+        };
+        let (key, reason) = fault;
+        self.mistake(at!["events", i, key], format!("event {}: {reason}", i + 1));
+        None
     }
 
     /// False when the selectors keep the kind out.
     fn kind(&mut self, i: usize, event: &Event) -> bool {
         let n = i + 1;
-        let kind = event.kind;
-        if event.byte.is_some() && kind != Kind::Data {
+        let kinds = event.kinds();
+        if kinds.is_empty() {
             self.mistake(
                 at!["events", i, "kind"],
-                format!("event {n}: bytes are carried by data, expected kind: data and not {kind}"),
+                format!("event {n} means no kind of packet: expected one at least"),
             );
         }
-        if event.psn.is_some() && kind != Kind::Data {
-            self.mistake(
-                at!["events", i, "kind"],
-                format!("event {n}: psn names a data packet or read request; a {kind} is counted, expected packet"),
-            );
+        for (key, what) in [
+            ("byte", "bytes are carried by data"),
+            ("psn", "psn names a data packet or read request"),
+        ] {
+            let named = event.named().any(|(name, _)| name == key);
+            if let Some(kind) = kinds.iter().find(|kind| **kind != Kind::Data)
+                && named
+            {
+                self.mistake(
+                    at!["events", i, "kind"],
+                    format!("event {n}: {what}, expected kind: data and not {kind}"),
+                );
+            }
         }
-        let needs = match kind {
+        let needs = |kind: &Kind| match kind {
             Kind::Nak | Kind::Cnp => Some(Transport::Roce),
             Kind::Syn | Kind::Fin | Kind::Rst => Some(Transport::Tcp),
-            Kind::Data if event.psn.is_some() => Some(Transport::Roce),
-            Kind::Data => Some(Transport::Tcp),
+            Kind::Data => match event.numbers()? {
+                ("psn", _) => Some(Transport::Roce),
+                ("packet", numbers) if numbers.is_all() => None,
+                ("count", _) => None,
+                _ => Some(Transport::Tcp),
+            },
             Kind::Ack | Kind::Any => None,
         };
-        let what = match kind {
-            Kind::Data if event.psn.is_some() => "psn".to_owned(),
-            Kind::Data if event.byte.is_some() => "byte".to_owned(),
-            Kind::Data => "a data packet by number".to_owned(),
-            _ => format!("kind {kind}"),
+        let excluded = |kind: &Kind| needs(kind).filter(|&transport| self.excluded(transport));
+        let out: Option<Vec<_>> = kinds.iter().map(excluded).collect();
+        let keeps_out = match event.connection {
+            Connections::None => None,
+            _ => out.and_then(|out| out.first().copied()),
         };
-        let keeps_out = needs.filter(|&transport| self.excluded(transport));
         if let Some(transport) = keeps_out {
+            let what = match (kinds, event.numbers()) {
+                ([Kind::Data], Some(("packet", _)) | None) => "a data packet by number".to_owned(),
+                ([Kind::Data], Some((key, _))) => key.to_owned(),
+                (kinds, _) => format!("kind {}", kinds[0]),
+            };
             let (of, admitted) = match transport {
                 Transport::Tcp => ("TCP", "RoCE"),
                 Transport::Roce => ("RoCE", "TCP"),
@@ -601,9 +658,10 @@ impl<'a> Checker<'a> {
             );
         }
         // Only data and read requests have a place of their own that is seen again.
-        let counted = kind != Kind::Data;
         let once = [Iterations::first(), Iterations::all()].contains(&event.iterations);
-        if counted && !once {
+        if let Some(kind) = kinds.iter().find(|kind| **kind != Kind::Data)
+            && !once
+        {
             self.mistake(
                 at!["events", i, "iterations"],
                 format!(
@@ -614,7 +672,7 @@ impl<'a> Checker<'a> {
         keeps_out.is_none()
     }
 
-    fn action(&mut self, i: usize, event: &Event) {
+    fn action(&mut self, i: usize, event: &Event, works: bool) {
         let n = i + 1;
         let Action {
             drop,
@@ -629,10 +687,10 @@ impl<'a> Checker<'a> {
             || delay.is_some()
             || reorder.is_some()
             || duplicate.is_some();
-        if !drop && !others {
+        if !drop && !others && !works {
             self.mistake(
                 at!["events", i, "action"],
-                format!("event {n} does nothing: expected drop, ecn, corrupt, delay, reorder or duplicate"),
+                format!("event {n} does nothing, and no event waits for it: expected drop, ecn, corrupt, delay, reorder or duplicate"),
             );
         }
         if *drop && others {
@@ -689,11 +747,14 @@ impl<'a> Checker<'a> {
                     format!("event {n}: offset {}, expected 0 to 4095", corrupt.offset),
                 );
             }
-            let bare = matches!(event.kind, Kind::Ack | Kind::Syn | Kind::Rst);
+            let bare = event
+                .kinds()
+                .iter()
+                .all(|kind| matches!(kind, Kind::Ack | Kind::Syn | Kind::Rst));
             if bare && corrupt.at == super::CorruptBase::Payload {
                 self.mistake(
                     at!["events", i, "action", "corrupt"],
-                    format!("event {n}: {} packets have no payload to corrupt, expected at: frame, ip or transport", event.kind),
+                    format!("event {n}: {} packets have no payload to corrupt, expected at: frame, ip or transport", event.kinds().first().unwrap_or(&Kind::Ack)),
                 );
             }
         }
@@ -702,41 +763,43 @@ impl<'a> Checker<'a> {
     /// Whether built-in traffic can bring the packet at all.
     fn reachable(&mut self, i: usize, event: &Event, known: &[Known<'_>]) {
         let n = i + 1;
-        let Some(Known { entry, traffic }) = known.get(event.connection as usize) else {
+        let Connections::One(connection) = event.connection else {
+            return;
+        };
+        let Some(Known { entry, traffic }) = known.get(connection as usize) else {
             let path = at!["events", i, "connection"];
             self.mistake(
                 path,
-                format!("event {n} can't fire: {}", beyond(event.connection, known)),
+                format!("event {n} can't fire: {}", beyond(connection, known)),
             );
             return;
         };
-        if event.psn.is_some() || matches!(event.kind, Kind::Nak | Kind::Cnp) {
+        let of_roce = |kind: &Kind| matches!(kind, Kind::Nak | Kind::Cnp);
+        let kinds = event.kinds();
+        if event.psn.is_some() || (!kinds.is_empty() && kinds.iter().all(of_roce)) {
             self.mistake(
                 at!["events", i],
                 format!(
-                    "event {n} can't fire: connection {} is of TCP (traffic {entry})",
-                    event.connection
+                    "event {n} can't fire: connection {connection} is of TCP (traffic {entry})"
                 ),
             );
         } else if let Some(data) = traffic.data()
-            && event.kind == Kind::Data
+            && kinds == [Kind::Data]
             && event.direction != data
         {
             self.mistake(
                 at!["events", i, "direction"],
                 format!(
-                    "event {n} can't fire: data of connection {} goes {data} (traffic {entry})",
-                    event.connection
+                    "event {n} can't fire: data of connection {connection} goes {data} (traffic {entry})"
                 ),
             );
-        } else if let Some(byte) = event.byte
-            && byte >= traffic.bytes.0
+        } else if let Some(bytes) = &event.byte
+            && bytes.highest() >= traffic.bytes.0
         {
             self.mistake(
                 at!["events", i, "byte"],
                 format!(
-                    "event {n} can't fire: connection {} carries {} bytes (traffic {entry}), the last is {}",
-                    event.connection,
+                    "event {n} can't fire: connection {connection} carries {} bytes (traffic {entry}), the last is {}",
                     traffic.bytes.0,
                     traffic.bytes.0.saturating_sub(1)
                 ),
@@ -745,7 +808,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Events that meet at one position.
-    fn positions(&mut self) {
+    fn positions(&mut self, triggers: &Triggers) {
         for (
             PositionKey {
                 connection,
@@ -755,17 +818,11 @@ impl<'a> Checker<'a> {
             events,
         ) in merge::by_position(&self.plan.events)
         {
-            let what = match position {
-                Position::Packet(Kind::Data, n) => format!("packet {n}"),
-                Position::Packet(kind, n) => format!("{kind} {n}"),
-                Position::Byte(byte) => format!("byte {byte}"),
-                Position::Psn(psn) => format!("psn {psn}"),
-            };
-            match merge::merge(&events) {
+            match merge::merge(&events, triggers) {
                 Err(conflict) => self.mistake(
                     at!["events", conflict.second],
                     format!(
-                        "events {} and {} both take iteration {} of {what}, connection {connection} {direction}: {}",
+                        "events {} and {} both take iteration {} of {position}, connection {connection} {direction}: {}",
                         conflict.first + 1,
                         conflict.second + 1,
                         conflict.iteration,
@@ -777,7 +834,7 @@ impl<'a> Checker<'a> {
                     self.mistake(
                         at!["events", last],
                         format!(
-                            "{} different ranges of iterations at {what}, connection {connection} {direction}: the card holds {CLAUSES}",
+                            "{} different ranges of iterations at {position}, connection {connection} {direction}: the card holds {CLAUSES}",
                             clauses.len()
                         ),
                     );

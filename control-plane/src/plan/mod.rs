@@ -17,12 +17,14 @@ use midwire_endpoints::{Port, TapHost};
 use midwire_trace::Lane;
 use schemars::JsonSchema;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_saphyr::{MessageFormatter, RenderOptions, SnippetMode, UserMessageFormatter};
 
 pub use source::Place;
 use values::number_or_map;
-pub use values::{Duration, IterationRange, Iterations, Network, RunLength, Size};
+pub use values::{
+    Duration, IterationRange, Iterations, Network, Numbers, Probability, RunLength, Size,
+};
 
 /// The one version of the format.
 pub const VERSION: u32 = 1;
@@ -294,35 +296,191 @@ impl Site {
     }
 }
 
-/// One identity, and what happens to its packet. Exactly one of `packet`, `byte`, `psn`.
+/// Which packets, and what happens to them. Exactly one of `packet`, `byte`, `psn` and `count`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Event {
-    /// Connection, from 0 in order of appearance among those the selectors admit.
+    /// What other events call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Connection, from 0 in order of appearance among those the selectors admit. Default 0.
     #[serde(default)]
-    #[schemars(range(max = 65534))]
-    pub connection: u32,
+    pub connection: Connections,
     /// Direction of the packet.
     #[schemars(schema_with = "lane_schema")]
     pub direction: Lane,
-    /// Kind of packet; data by default.
-    #[serde(default)]
-    pub kind: Kind,
-    /// The n-th packet of the kind, from 1. TCP data: the n-th segment of new data.
+    /// Kind of packet, or several. Default data; any for packets of no connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1))]
-    pub packet: Option<u32>,
-    /// The TCP segment that covers this byte of the stream, from 0.
+    pub kind: Option<Kinds>,
+    /// The n-th packet of its kind, from 1. TCP data: the n-th segment of new data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub byte: Option<u64>,
+    #[schemars(schema_with = "Numbers::counted_schema")]
+    pub packet: Option<Numbers>,
+    /// The TCP segments that cover this byte of the stream, from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub byte: Option<Numbers>,
     /// The RoCE data packet or read request with this PSN, relative to the first, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub psn: Option<u32>,
+    pub psn: Option<Numbers>,
+    /// The n-th of all packets that this event could mean, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "Numbers::counted_schema")]
+    pub count: Option<Numbers>,
+    /// Every n-th of them. Default 1: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub every: Option<u32>,
     /// Which times that this position is seen; the first by default.
     #[serde(default = "Iterations::first")]
     pub iterations: Iterations,
+    /// How likely it happens to each of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probability: Option<Probability>,
+    /// How likely it happens, as losses come in bursts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<Burst>,
+    /// At most so often.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub times: Option<u32>,
+    /// Only once the event of this name has happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// And only until the event of this name has happened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
     /// What happens to the packet.
     pub action: Action,
+}
+
+/// Whose packets an event means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connections {
+    /// Those of one connection, by its number.
+    One(u32),
+    /// Those of each connection.
+    All,
+    /// Those that belong to none.
+    None,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Connections::One(0)
+    }
+}
+
+impl fmt::Display for Connections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Connections::One(number) => write!(f, "connection {number}"),
+            Connections::All => f.write_str("all connections"),
+            Connections::None => f.write_str("no connection"),
+        }
+    }
+}
+
+impl Serialize for Connections {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Connections::One(number) => serializer.serialize_u32(*number),
+            Connections::All => serializer.serialize_str("all"),
+            Connections::None => serializer.serialize_str("none"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Connections {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Connections;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the number of a connection from 0 to 65534, all or none")
+            }
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Connections, E> {
+                let wrong = |_| E::invalid_value(de::Unexpected::Unsigned(value), &self);
+                u32::try_from(value).map(Connections::One).map_err(wrong)
+            }
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Connections, E> {
+                let wrong = |_| E::invalid_value(de::Unexpected::Signed(value), &self);
+                u32::try_from(value).map(Connections::One).map_err(wrong)
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Connections, E> {
+                match text {
+                    "all" => Ok(Connections::All),
+                    "none" => Ok(Connections::None),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl JsonSchema for Connections {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Connections".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "anyOf": [
+                {"type": "integer", "minimum": 0, "maximum": 65534},
+                {"type": "string", "enum": ["all", "none"]},
+            ],
+        })
+    }
+}
+
+/// Kinds of packets: one, or a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(
+    untagged,
+    expecting = "expected one of data, ack, nak, cnp, syn, fin, rst and any, or a list of these"
+)]
+pub enum Kinds {
+    /// One.
+    One(Kind),
+    /// Several.
+    Several(Vec<Kind>),
+}
+
+impl Kinds {
+    /// All of them.
+    pub fn list(&self) -> &[Kind] {
+        match self {
+            Kinds::One(kind) => std::slice::from_ref(kind),
+            Kinds::Several(kinds) => kinds,
+        }
+    }
+}
+
+/// Losses that come in bursts: a chain of two states, good at first, that makes a step with each
+/// packet (Gilbert and Elliott).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Burst {
+    /// How likely a burst begins behind a packet.
+    pub begins: Probability,
+    /// How likely a burst ends behind a packet.
+    pub ends: Probability,
+    /// How likely it happens to a packet in a burst. Default 1.
+    #[serde(default = "certain")]
+    pub inside: Probability,
+    /// How likely it happens to a packet between bursts. Default 0.
+    #[serde(default = "never")]
+    pub outside: Probability,
+}
+
+fn certain() -> Probability {
+    Probability::CERTAIN
+}
+
+fn never() -> Probability {
+    Probability::NEVER
 }
 
 /// What a packet is.
@@ -361,6 +519,21 @@ pub enum Kind {
     Any,
 }
 
+impl From<Kind> for midwire_trace::Kind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Data => Self::Data,
+            Kind::Ack => Self::Ack,
+            Kind::Nak => Self::Nak,
+            Kind::Cnp => Self::Cnp,
+            Kind::Syn => Self::Syn,
+            Kind::Fin => Self::Fin,
+            Kind::Rst => Self::Rst,
+            Kind::Any => Self::Any,
+        }
+    }
+}
+
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -376,7 +549,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What happens to a packet: `drop`, `ecn`, or a mapping that can combine several.
+/// What happens to a packet: `drop`, `ecn`, `none`, or a mapping that can combine several.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Action {
     /// The packet does not leave.
@@ -431,11 +604,12 @@ impl<'de> Deserialize<'de> for Action {
             type Value = Action;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "drop, ecn, or a mapping of drop, ecn, corrupt, delay, reorder and duplicate",
+                    "drop, ecn, none, or a mapping of drop, ecn, corrupt, delay, reorder and duplicate",
                 )
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Action, E> {
                 match text {
+                    "none" => Ok(Action::default()),
                     "drop" => Ok(Action {
                         drop: true,
                         ..Action::default()
@@ -480,7 +654,7 @@ impl JsonSchema for Action {
     fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
         let map = generator.subschema_for::<ActionMap>();
         schemars::json_schema!({
-            "anyOf": [{"type": "string", "enum": ["drop", "ecn"]}, map],
+            "anyOf": [{"type": "string", "enum": ["none", "drop", "ecn"]}, map],
             "description": "What happens to the packet.",
         })
     }
@@ -507,7 +681,10 @@ impl fmt::Display for Action {
         if let Some(duplicate) = self.duplicate {
             parts.push(format!("duplicate {duplicate}"));
         }
-        f.write_str(&parts.join(" + "))
+        match parts.is_empty() {
+            true => f.write_str("none"),
+            false => f.write_str(&parts.join(" + ")),
+        }
     }
 }
 
@@ -959,33 +1136,110 @@ impl Plan {
 }
 
 impl Event {
-    /// The identity in words, without direction and iterations: `connection 0 packet 5`.
-    pub fn identity_text(&self) -> String {
-        format!("connection {} {}", self.connection, self.position_text())
-    }
-
-    /// The position in words: `packet 5`, `ack 3`, `byte 100000`.
-    pub fn position_text(&self) -> String {
-        match (self.packet, self.byte, self.psn) {
-            (Some(n), ..) if self.kind == Kind::Data => format!("packet {n}"),
-            (Some(n), ..) => format!("{} {n}", self.kind),
-            (_, Some(byte), _) => format!("byte {byte}"),
-            (_, _, psn) => format!("psn {}", psn.unwrap_or(0)),
+    /// Its kinds of packets, as given or by default.
+    pub fn kinds(&self) -> &[Kind] {
+        match &self.kind {
+            Some(kinds) => kinds.list(),
+            None if self.connection == Connections::None => &[Kind::Any],
+            None => &[Kind::Data],
         }
     }
+
+    /// The key that says which packets, and their numbers: the first of several, which are a
+    /// mistake.
+    pub fn numbers(&self) -> Option<(&'static str, &Numbers)> {
+        self.named().next()
+    }
+
+    /// All such keys.
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&'static str, &Numbers)> {
+        let keys = [
+            ("packet", &self.packet),
+            ("byte", &self.byte),
+            ("psn", &self.psn),
+            ("count", &self.count),
+        ];
+        keys.into_iter()
+            .filter_map(|(key, numbers)| Some((key, numbers.as_ref()?)))
+    }
+
+    /// The identity in words, without direction and iterations: `connection 0 packet 5`.
+    pub fn identity_text(&self) -> String {
+        format!("{} {}", self.connection, self.position_text())
+    }
+
+    /// The position in words: `packet 5`, `ack 3`, `byte 100000`, `every 10th packet 1-`.
+    pub fn position_text(&self) -> String {
+        let Some((key, numbers)) = self.numbers() else {
+            return "packet ?".to_owned();
+        };
+        let kinds: Vec<_> = self.kinds().iter().map(Kind::to_string).collect();
+        let kinds = match self.kinds() {
+            [Kind::Data] => String::new(),
+            _ => kinds.join(" or "),
+        };
+        let what = match (key, kinds.as_str()) {
+            ("packet", "") => "packet".to_owned(),
+            ("packet", kinds) => kinds.to_owned(),
+            ("count", "") => "data by count".to_owned(),
+            ("count", kinds) => format!("{kinds} by count"),
+            (key, _) => key.to_owned(),
+        };
+        match self.every {
+            Some(n) if n != 1 => format!("every {} {what} {numbers}", ordinal(n)),
+            _ => format!("{what} {numbers}"),
+        }
+    }
+}
+
+/// `2nd`, `10th`
+fn ordinal(n: u32) -> String {
+    let end = match (n % 10, n % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{n}{end}")
 }
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{}, connection {} {}, {}, iteration {}",
+            "{}, {} {}, {}, iteration {}",
             self.action,
             self.connection,
             self.direction,
             self.position_text(),
             self.iterations
-        )
+        )?;
+        if let Some(probability) = self.probability {
+            write!(f, ", {probability} likely")?;
+        }
+        if let Some(burst) = self.burst {
+            let Burst {
+                begins,
+                ends,
+                inside,
+                outside,
+            } = burst;
+            write!(
+                f,
+                ", in bursts ({begins} begin, {ends} end, {inside} in, {outside} out)"
+            )?;
+        }
+        if let Some(times) = self.times {
+            write!(f, ", at most {}", crate::text::times(times.into()))?;
+        }
+        if let Some(name) = &self.after {
+            write!(f, ", after {name}")?;
+        }
+        if let Some(name) = &self.until {
+            write!(f, " until {name}")?;
+        }
+        Ok(())
     }
 }
 

@@ -59,7 +59,8 @@ fn what_is_left_out_has_defaults() {
     assert_eq!(plan.time(), CardTime::Wall);
     assert_eq!(plan.capture.snapshot, Size(128));
     let event = &plan.events[0];
-    assert_eq!((event.connection, event.kind), (0, Kind::Data));
+    assert_eq!(event.connection, Connections::One(0));
+    assert_eq!(event.kinds(), [Kind::Data]);
     assert_eq!(event.iterations, Iterations::first());
     assert_eq!(
         event.to_string(),
@@ -83,6 +84,9 @@ fn a_plan_survives_json() {
   - {{direction: a-to-b, byte: 70000, action: {{corrupt: {{at: ip, offset: 8, mask: 0xff}}}}}}
   - {{direction: a-to-b, packet: 7, action: {{reorder: 3, duplicate: {{copies: 2, gap: 10us}}}}}}
   - {{direction: a-to-b, packet: 8, action: {{reorder: {{after: 2, of: lane}}, duplicate: 1}}}}
+  - {{name: x, direction: a-to-b, kind: [ack, syn], packet: 9-, every: 3, times: 2, action: none}}
+  - {{connection: all, direction: b-to-a, count: 9-20, probability: 0.3%, after: x, action: drop}}
+  - {{connection: none, direction: b-to-a, packet: all, burst: {{begins: 1%, ends: 0.5}}, action: drop}}
 expect:
   - traffic: completes
   - retransmission: {{packet: 5, within: 1s, cause: tail-probe}}
@@ -171,6 +175,78 @@ fn yaml_and_type_mistakes_are_located() {
 }
 
 #[test]
+fn rule_mistakes_are_located() {
+    for (event, column, part) in [
+        (
+            "{direction: a-to-b, packet: 1-, iterations: 2, action: drop}",
+            49,
+            "expected 1, 2- or all",
+        ),
+        (
+            "{direction: a-to-b, packet: 1-, every: 0, action: drop}",
+            44,
+            "every 0th",
+        ),
+        (
+            "{direction: a-to-b, packet: 1-, probability: 200%, action: drop}",
+            50,
+            "a probability from 0 to 1",
+        ),
+        (
+            "{direction: a-to-b, packet: 1-4294967296, action: drop}",
+            33,
+            "expected a packet below 4294967296",
+        ),
+        (
+            "{connection: all, direction: a-to-b, kind: [nak, cnp], packet: 1-, action: drop}",
+            5,
+            "the selectors admit TCP only",
+        ),
+        (
+            "{direction: a-to-b, kind: [], packet: 1-, action: drop}",
+            31,
+            "no kind of packet",
+        ),
+        (
+            "{direction: a-to-b, kind: [data, dat], packet: 1-, action: drop}",
+            31,
+            "expected one of data, ack",
+        ),
+        (
+            "{connection: some, direction: a-to-b, packet: 1, action: drop}",
+            6,
+            "all or none",
+        ),
+        (
+            "{direction: a-to-b, packet: 5, after: loss, action: drop}",
+            43,
+            "no event has the name loss",
+        ),
+        (
+            "{name: x, direction: a-to-b, packet: 5, action: none}",
+            53,
+            "does nothing, and no event waits for it",
+        ),
+        (
+            "{direction: a-to-b, byte: 99999-100000, action: drop}",
+            31,
+            "carries 100000 bytes",
+        ),
+    ] {
+        event_mistake(event, column, part);
+    }
+    let rules: String = (1..=65)
+        .map(|n| format!("  - {{direction: a-to-b, packet: {n}-, action: ecn}}\n"))
+        .collect();
+    one_mistake(
+        &format!("{TAPS}events:\n{rules}"),
+        12 + 64,
+        5,
+        "64 events of this direction go by rules already",
+    );
+}
+
+#[test]
 fn event_mistakes_are_located() {
     event_mistake(
         "{direction: a-to-b, packet: 0, action: drop}",
@@ -180,7 +256,7 @@ fn event_mistakes_are_located() {
     event_mistake(
         "{direction: a-to-b, action: drop}",
         5,
-        "expected one of packet, byte and psn",
+        "expected one of packet, byte, psn and count",
     );
     event_mistake(
         "{direction: a-to-b, packet: 1, byte: 9, action: drop}",

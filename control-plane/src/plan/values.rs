@@ -10,8 +10,9 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use midwire_endpoints::Cidr;
+use midwire_trace::Chance;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::de::{self, DeserializeSeed, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 
 /// Splits `12.5ms` into its value in the smallest unit. Decimals are exact or refused.
@@ -339,6 +340,157 @@ text_value!(
     })
 );
 
+/// How ranges of whole numbers are written: `5`, `1-2`, `3-`, `all`, or a list of these.
+struct RangeForm {
+    /// What a number is called.
+    noun: &'static str,
+    /// Lowest and highest that can be written.
+    limits: (u64, u64),
+    /// Stands for the end of a range that has none.
+    end: u64,
+    expected: &'static str,
+}
+
+impl RangeForm {
+    fn number(&self, value: u64) -> Result<u64, String> {
+        match (self.limits.0..=self.limits.1).contains(&value) {
+            true => Ok(value),
+            false => Err(format!(
+                "{} {value} is out of range: expected {}",
+                self.noun, self.expected
+            )),
+        }
+    }
+
+    fn range(&self, text: &str) -> Result<(u64, u64), String> {
+        let wrong = || {
+            format!(
+                "{text:?} names no {}s: expected {}",
+                self.noun, self.expected
+            )
+        };
+        if text == "all" {
+            return Ok((self.limits.0, self.end));
+        }
+        let number = |part: &str| self.number(part.trim().parse().map_err(|_| wrong())?);
+        let (first, last) = match text.split_once('-') {
+            Some((first, "")) => (number(first)?, self.end),
+            Some((first, last)) => (number(first)?, number(last)?),
+            None => (number(text)?, number(text)?),
+        };
+        if first > last {
+            return Err(format!("{}s {text} run backwards", self.noun));
+        }
+        Ok((first, last))
+    }
+
+    /// Puts a list in order.
+    fn ordered(&self, mut ranges: Vec<(u64, u64)>) -> Result<Vec<(u64, u64)>, String> {
+        if ranges.is_empty() {
+            return Err(format!(
+                "no {} is named: expected {}",
+                self.noun, self.expected
+            ));
+        }
+        ranges.sort_unstable();
+        match ranges.windows(2).find(|pair| pair[1].0 <= pair[0].1) {
+            Some(pair) => Err(format!("{} {} is named twice", self.noun, pair[1].0)),
+            None => Ok(ranges),
+        }
+    }
+
+    fn text(&self, (first, last): (u64, u64)) -> String {
+        match last == self.end {
+            true if first == self.limits.0 => "all".to_owned(),
+            true => format!("{first}-"),
+            false if first == last => first.to_string(),
+            false => format!("{first}-{last}"),
+        }
+    }
+
+    fn write<S: Serializer>(
+        &self,
+        ranges: &[(u64, u64)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match ranges {
+            [(first, last)] if first == last => serializer.serialize_u64(*first),
+            [range] => serializer.serialize_str(&self.text(*range)),
+            ranges => serializer.collect_seq(ranges.iter().map(|range| self.text(*range))),
+        }
+    }
+
+    fn schema(&self, lowest: u64) -> Schema {
+        let one = serde_json::json!({
+            "anyOf": [
+                {"type": "integer", "minimum": lowest, "maximum": self.limits.1},
+                {"type": "string", "pattern": "^(all|[0-9]+(-[0-9]*)?)$"},
+            ]
+        });
+        json_schema!({
+            "anyOf": [one, {"type": "array", "items": one, "minItems": 1}],
+            "description": self.expected,
+        })
+    }
+}
+
+/// Reads one range.
+impl<'de> DeserializeSeed<'de> for &RangeForm {
+    type Value = (u64, u64);
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(u64, u64), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &RangeForm {
+    type Value = (u64, u64);
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expected)
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<(u64, u64), E> {
+        self.range(text).map_err(E::custom)
+    }
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<(u64, u64), E> {
+        let n = self.number(value).map_err(E::custom)?;
+        Ok((n, n))
+    }
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<(u64, u64), E> {
+        match u64::try_from(value) {
+            Ok(value) => self.visit_u64(value),
+            Err(_) => Err(E::custom(format!(
+                "{} {value} is out of range: expected {}",
+                self.noun, self.expected
+            ))),
+        }
+    }
+}
+
+/// Reads one range or a list of them.
+struct RangeList(&'static RangeForm);
+
+impl<'de> Visitor<'de> for RangeList {
+    type Value = Vec<(u64, u64)>;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.expected)
+    }
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(vec![self.0.visit_str(text)?])
+    }
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(vec![self.0.visit_u64(value)?])
+    }
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(vec![self.0.visit_i64(value)?])
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        let mut ranges = Vec::new();
+        while let Some(range) = seq.next_element_seed(self.0)? {
+            ranges.push(range);
+        }
+        self.0.ordered(ranges).map_err(de::Error::custom)
+    }
+}
+
 /// Which times a position is seen: disjoint ranges in ascending order, counted from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Iterations(Vec<IterationRange>);
@@ -352,23 +504,35 @@ pub struct IterationRange {
     pub last: u8,
 }
 
-const ITERATIONS_EXPECTED: &str = "iterations from 1 to 254, such as 1, 1-2, 3-, [1, 3] or all";
+const ITERATIONS: RangeForm = RangeForm {
+    noun: "iteration",
+    limits: (1, 254),
+    end: Iterations::END as u64,
+    expected: "iterations from 1 to 254, such as 1, 1-2, 3-, [1, 3] or all",
+};
 
 impl Iterations {
     /// Stands for "and all that follow".
     pub const END: u8 = 255;
 
+    /// From one to another, or to [`END`](Self::END).
+    pub fn range(first: u8, last: u8) -> Self {
+        Iterations(vec![IterationRange { first, last }])
+    }
+
     /// Only the first time.
     pub fn first() -> Self {
-        Iterations(vec![IterationRange { first: 1, last: 1 }])
+        Self::range(1, 1)
     }
 
     /// Every time.
     pub fn all() -> Self {
-        Iterations(vec![IterationRange {
-            first: 1,
-            last: Self::END,
-        }])
+        Self::range(1, Self::END)
+    }
+
+    /// Every time but the first.
+    pub fn again() -> Self {
+        Self::range(2, Self::END)
     }
 
     /// The ranges, disjoint and ascending.
@@ -383,131 +547,39 @@ impl Iterations {
             .any(|r| (r.first..=r.last).contains(&iteration))
     }
 
-    fn number(value: u64) -> Result<u8, String> {
-        match u8::try_from(value) {
-            Ok(n) if (1..Self::END).contains(&n) => Ok(n),
-            _ => Err(format!(
-                "iteration {value} is out of range: expected {ITERATIONS_EXPECTED}"
-            )),
-        }
-    }
-
-    fn range(text: &str) -> Result<IterationRange, String> {
-        let wrong = || format!("{text:?} names no iterations: expected {ITERATIONS_EXPECTED}");
-        if text == "all" {
-            return Ok(IterationRange {
-                first: 1,
-                last: Self::END,
-            });
-        }
-        let number = |part: &str| Self::number(part.trim().parse().map_err(|_| wrong())?);
-        let (first, last) = match text.split_once('-') {
-            Some((first, "")) => (number(first)?, Self::END),
-            Some((first, last)) => (number(first)?, number(last)?),
-            None => (number(text)?, number(text)?),
-        };
-        if first > last {
-            return Err(format!("iterations {text} run backwards"));
-        }
-        Ok(IterationRange { first, last })
-    }
-
-    fn from_ranges(mut ranges: Vec<IterationRange>) -> Result<Self, String> {
-        if ranges.is_empty() {
-            return Err(format!(
-                "no iteration is named: expected {ITERATIONS_EXPECTED}"
-            ));
-        }
-        ranges.sort();
-        match ranges.windows(2).find(|pair| pair[1].first <= pair[0].last) {
-            Some(pair) => Err(format!("iteration {} is named twice", pair[1].first)),
-            None => Ok(Iterations(ranges)),
-        }
-    }
-}
-
-impl fmt::Display for IterationRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.first, self.last) {
-            (1, Iterations::END) => f.write_str("all"),
-            (first, Iterations::END) => write!(f, "{first}-"),
-            (first, last) if first == last => write!(f, "{first}"),
-            (first, last) => write!(f, "{first}-{last}"),
-        }
+    fn wide(&self) -> Vec<(u64, u64)> {
+        let wide = |range: &IterationRange| (range.first.into(), range.last.into());
+        self.0.iter().map(wide).collect()
     }
 }
 
 impl fmt::Display for Iterations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, range) in self.0.iter().enumerate() {
-            write!(f, "{}{range}", if i > 0 { ", " } else { "" })?;
-        }
-        Ok(())
+        let ranges: Vec<_> = self
+            .wide()
+            .into_iter()
+            .map(|r| ITERATIONS.text(r))
+            .collect();
+        f.write_str(&ranges.join(", "))
     }
 }
 
 impl Serialize for Iterations {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0.as_slice() {
-            [range] => serializer.collect_str(range),
-            ranges => serializer.collect_seq(ranges.iter().map(|r| r.to_string())),
-        }
+        ITERATIONS.write(&self.wide(), serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for Iterations {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        /// One element of the list, or the whole.
-        struct Range(IterationRange);
-        struct RangeReader;
-        impl Visitor<'_> for RangeReader {
-            type Value = IterationRange;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(ITERATIONS_EXPECTED)
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<IterationRange, E> {
-                Iterations::range(text).map_err(E::custom)
-            }
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<IterationRange, E> {
-                let n = Iterations::number(value).map_err(E::custom)?;
-                Ok(IterationRange { first: n, last: n })
-            }
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<IterationRange, E> {
-                match u64::try_from(value) {
-                    Ok(value) => self.visit_u64(value),
-                    Err(_) => Err(E::invalid_value(de::Unexpected::Signed(value), &self)),
-                }
-            }
-        }
-        impl<'de> Deserialize<'de> for Range {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_any(RangeReader).map(Range)
-            }
-        }
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Iterations;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(ITERATIONS_EXPECTED)
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Iterations, E> {
-                Ok(Iterations(vec![RangeReader.visit_str(text)?]))
-            }
-            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Iterations, E> {
-                Ok(Iterations(vec![RangeReader.visit_u64(value)?]))
-            }
-            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Iterations, E> {
-                Ok(Iterations(vec![RangeReader.visit_i64(value)?]))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Iterations, A::Error> {
-                let mut ranges = Vec::new();
-                while let Some(Range(range)) = seq.next_element()? {
-                    ranges.push(range);
-                }
-                Iterations::from_ranges(ranges).map_err(de::Error::custom)
-            }
-        }
-        deserializer.deserialize_any(Reader)
+        let ranges = deserializer.deserialize_any(RangeList(&ITERATIONS))?;
+        // The form lets no number through that has not room.
+        let narrow = |n: u64| u8::try_from(n).unwrap_or(Iterations::END);
+        let ranges = ranges.into_iter().map(|(first, last)| IterationRange {
+            first: narrow(first),
+            last: narrow(last),
+        });
+        Ok(Iterations(ranges.collect()))
     }
 }
 
@@ -519,15 +591,192 @@ impl JsonSchema for Iterations {
         "Iterations".into()
     }
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let one = serde_json::json!({
-            "anyOf": [
-                {"type": "integer", "minimum": 1, "maximum": 254},
-                {"type": "string", "pattern": "^(all|[0-9]+(-[0-9]*)?)$"},
-            ]
-        });
+        ITERATIONS.schema(ITERATIONS.limits.0)
+    }
+}
+
+/// Numbers of packets, bytes or PSNs: disjoint ranges in ascending order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Numbers(Vec<(u64, u64)>);
+
+const NUMBERS: RangeForm = RangeForm {
+    noun: "number",
+    limits: (0, u64::MAX - 1),
+    end: Numbers::END,
+    expected: "a whole number, or numbers such as 5-20, 100-, [3, 7-9] or all",
+};
+
+impl Numbers {
+    /// Stands for the last number of a range without end.
+    pub const END: u64 = u64::MAX;
+
+    /// The ranges: first and last number of each, both included.
+    pub fn ranges(&self) -> &[(u64, u64)] {
+        &self.0
+    }
+
+    /// The number, when it is one.
+    pub fn single(&self) -> Option<u64> {
+        match self.0.as_slice() {
+            [(first, last)] if first == last => Some(*first),
+            _ => None,
+        }
+    }
+
+    /// True for `all`.
+    pub fn is_all(&self) -> bool {
+        self.0 == [(0, Self::END)]
+    }
+
+    /// How many they are; nothing when they have no end.
+    pub fn count(&self) -> Option<u64> {
+        self.0.iter().try_fold(0u64, |sum, &(first, last)| {
+            (last != Self::END).then(|| sum.saturating_add(last - first).saturating_add(1))
+        })
+    }
+
+    /// The schema of numbers that count from 1.
+    pub(super) fn counted_schema(_: &mut SchemaGenerator) -> Schema {
+        NUMBERS.schema(1)
+    }
+
+    /// The highest that is named.
+    pub fn highest(&self) -> u64 {
+        let named = |&(first, last): &(u64, u64)| if last == Self::END { first } else { last };
+        self.0.last().map_or(0, named)
+    }
+}
+
+impl From<u64> for Numbers {
+    fn from(number: u64) -> Self {
+        Numbers(vec![(number, number)])
+    }
+}
+
+impl fmt::Display for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ranges: Vec<_> = self.0.iter().map(|&range| NUMBERS.text(range)).collect();
+        f.write_str(&ranges.join(", "))
+    }
+}
+
+impl Serialize for Numbers {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        NUMBERS.write(&self.0, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Numbers {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer
+            .deserialize_any(RangeList(&NUMBERS))
+            .map(Numbers)
+    }
+}
+
+impl JsonSchema for Numbers {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "Numbers".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        NUMBERS.schema(0)
+    }
+}
+
+/// A probability, written `0.01` or `1%`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Probability(f64);
+
+const PROBABILITY_EXPECTED: &str = "a probability from 0 to 1, such as 0.01, or 1%";
+
+impl Probability {
+    /// 0.
+    pub const NEVER: Self = Probability(0.0);
+    /// 1.
+    pub const CERTAIN: Self = Probability(1.0);
+
+    /// From 0 to 1; nothing for other numbers.
+    pub fn of(value: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&value).then_some(Probability(value))
+    }
+
+    /// As the card compares with it.
+    pub fn chance(self) -> Chance {
+        Chance::of(self.0).unwrap_or(Chance::ALWAYS)
+    }
+}
+
+impl fmt::Display for Probability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without what binary fractions add behind the twelfth digit.
+        write!(f, "{}%", (self.0 * 1e14).round() / 1e12)
+    }
+}
+
+impl FromStr for Probability {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (number, scale) = match text.strip_suffix('%') {
+            Some(number) => (number.trim(), 100.0),
+            None => (text, 1.0),
+        };
+        let plain = number.chars().all(|c| c.is_ascii_digit() || c == '.');
+        let value = number.parse::<f64>().ok().filter(|_| plain);
+        value
+            .and_then(|value| Probability::of(value / scale))
+            .ok_or_else(|| format!("{text:?} is not {PROBABILITY_EXPECTED}"))
+    }
+}
+
+impl Serialize for Probability {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Probability {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Probability;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(PROBABILITY_EXPECTED)
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Probability, E> {
+                text.parse().map_err(E::custom)
+            }
+            fn visit_f64<E: de::Error>(self, value: f64) -> Result<Probability, E> {
+                Probability::of(value)
+                    .ok_or_else(|| E::invalid_value(de::Unexpected::Float(value), &self))
+            }
+            fn visit_u64<E: de::Error>(self, value: u64) -> Result<Probability, E> {
+                self.visit_f64(value as f64)
+            }
+            fn visit_i64<E: de::Error>(self, value: i64) -> Result<Probability, E> {
+                self.visit_f64(value as f64)
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl JsonSchema for Probability {
+    fn inline_schema() -> bool {
+        true
+    }
+    fn schema_name() -> Cow<'static, str> {
+        "Probability".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "anyOf": [one, {"type": "array", "items": one, "minItems": 1}],
-            "description": ITERATIONS_EXPECTED,
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": 1},
+                {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? *%?$"},
+            ],
+            "description": PROBABILITY_EXPECTED,
         })
     }
 }
@@ -658,6 +907,52 @@ mod tests {
         for wrong in [
             "0", "-1", "255", "2-1", "[]", "[1, 1-2]", "some", "1.5", "{}",
         ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn numbers_read_every_form() {
+        let read = |text: &str| serde_saphyr::from_str::<Numbers>(text);
+        assert_eq!(read("5").unwrap(), Numbers::from(5));
+        assert_eq!(read("5").unwrap().single(), Some(5));
+        assert_eq!(read("5-20").unwrap().ranges(), [(5, 20)]);
+        assert_eq!(read("5-20").unwrap().count(), Some(16));
+        assert_eq!(read("[7-9, 3]").unwrap().to_string(), "3, 7-9");
+        assert_eq!(read("[7-9, 3]").unwrap().count(), Some(4));
+        assert!(read("all").unwrap().is_all());
+        assert_eq!(read("100-").unwrap().count(), None);
+        assert_eq!(read("100-").unwrap().to_string(), "100-");
+        for wrong in [
+            "-1",
+            "18446744073709551615",
+            "9-7",
+            "[]",
+            "[1, 1-2]",
+            "x",
+            "1.5",
+            "{}",
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn probabilities_are_read_as_they_are_written() {
+        let read = |text: &str| serde_saphyr::from_str::<Probability>(text);
+        for (text, value) in [
+            ("1%", 0.01),
+            ("0.01", 0.01),
+            ("0.3 %", 0.003),
+            ("1", 1.0),
+            ("0", 0.0),
+        ] {
+            assert!((read(text).unwrap().0 - value).abs() < 1e-15, "{text}");
+        }
+        assert_eq!(read("0.3%").unwrap().to_string(), "0.3%");
+        assert_eq!(read("0.07").unwrap().to_string(), "7%");
+        assert_eq!(read("50%").unwrap().chance(), Chance(1 << 31));
+        for wrong in ["101%", "1.5", "-1", "-0.1", "half", "1e-2%", ".nan", "%"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }
     }
