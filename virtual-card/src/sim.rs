@@ -415,9 +415,13 @@ impl Simulation {
         }
     }
 
-    /// Waits for an event; false when there was none in time.
+    /// Waits for an event, but not behind the one that says to stop, which is the last; false when
+    /// there was none in time.
     fn wait(&mut self, timeout: Option<Duration>) -> bool {
         self.publish();
+        if self.stop {
+            return true;
+        }
         let event = match timeout {
             Some(timeout) => self.events.recv_timeout(timeout),
             None => self
