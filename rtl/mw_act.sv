@@ -39,6 +39,8 @@ module mw_act
     output logic plan_touched,
     output record_t plan_rec,
     output action_t plan_action,
+    output logic [7:0] plan_l3,  // where its headers begin
+    output logic [7:0] plan_l4,
     output logic plan_ecn,  // will be done
     output logic plan_corrupt,  // will be done: what it changes exists
     output logic plan_set,  // the same
@@ -130,6 +132,8 @@ module mw_act
       plan_touched <= v.touched;
       plan_rec <= v.rec;
       plan_action <= v.action;
+      plan_l3 <= v.l3_offset;
+      plan_l4 <= v.l4_offset;
       set <= '{
           valid: write.valid,
           word: word_t'(write.at >> 3),

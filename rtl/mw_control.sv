@@ -143,7 +143,7 @@ module mw_control
   assign number = table_e'(regs_out.table_address_tbl);
   assign start = (regs_out.table_command_read || regs_out.table_command_write) && !tbl_req.valid;
   assign owned = tbl_req.tbl inside {TblExact, TblPage, TblSlot, TblState, TblAction,
-                                     TblSelector, TblConn, TblFlow, TblRule, TblRuleState};
+                                     TblSelector, TblConn, TblFlow, TblTemplate, TblRule, TblRuleState};
   assign done = tbl_req.valid && (tbl_ack || !owned);
   always_ff @(posedge clk) begin
     if (done && !tbl_req.write) row <= owned ? tbl_rdata : '0;

@@ -116,6 +116,18 @@ module mw_core
   logic [15:0] capture_snapshot;
   assign capture_begin = ctl_capture && !capture_active;
 
+  // Frames that are made in answer to packets.
+  logic [1:0] seen_valid, seen_sof, seen_last, add_valid, add_ready;
+  logic [1:0][DATA_W-1:0] seen_data;
+  seen_t [1:0] seen;
+  logic add_sof, add_last, add_captured;
+  logic [$clog2(DATA_W/8)-1:0] add_len;
+  logic [DATA_W-1:0] add_data;
+  record_t add_rec;
+  logic [1:0] inject_full, inject_refused;
+  logic inject_ack, inject_busy;
+  logic [TblW-1:0] inject_rdata;
+
   // Both lanes, up to the places they share.
   logic [1:0] track_in_valid, track_out_valid;
   header_t [1:0] track_in_hdr, track_out_hdr;
@@ -312,14 +324,19 @@ module mw_core
         .tap_room(in_tap_room && out_tap_room),
         .v_valid,
         .v,
-        .add_valid(1'b0),
-        .add_ready(),
-        .add_sof(1'b0),
-        .add_last(1'b0),
-        .add_len('0),
-        .add_data('0),
-        .add_captured(1'b0),
-        .add_rec('0),
+        .seen_valid(seen_valid[l]),
+        .seen_sof(seen_sof[l]),
+        .seen_last(seen_last[l]),
+        .seen_data(seen_data[l]),
+        .seen(seen[l]),
+        .add_valid(add_valid[l]),
+        .add_ready(add_ready[l]),
+        .add_sof,
+        .add_last,
+        .add_len,
+        .add_data,
+        .add_captured,
+        .add_rec,
         .m_axis_tdata(m_axis_tdata[1-l]),
         .m_axis_tkeep(m_axis_tkeep[1-l]),
         .m_axis_tvalid(m_axis_tvalid[1-l]),
@@ -463,8 +480,8 @@ module mw_core
     assign counted[l] = cnt_frame || cnt_frame_end || cnt_error || cnt_runt || cnt_truncated ||
         cnt_lost || cnt_tx_frame || cnt_dropped || cnt_marked || cnt_corrupted || cnt_rewritten ||
         cnt_shortened || cnt_delayed || cnt_delay_full || cnt_reordered || cnt_copied ||
-        cnt_injected || cnt_malformed || cnt_unmatched || cnt_bind_full || |cnt_record ||
-        |cnt_record_lost || |cnt_snapshot_lost;
+        cnt_injected || inject_full[l] || inject_refused[l] || cnt_malformed || cnt_unmatched ||
+        cnt_bind_full || |cnt_record || |cnt_record_lost || |cnt_snapshot_lost;
     always_comb begin
       for (int i = 0; i < 6; i++) inc[Rx+i] = '0;
       for (int i = 6; i < 8; i++) inc[Tx+i] = '0;
@@ -488,6 +505,7 @@ module mw_core
         inc[Ln+7]  = 16'(cnt_reordered);
         inc[Ln+8]  = 16'(cnt_copied);
         inc[Ln+9]  = 16'(cnt_injected);
+        inc[Ln+10] = 16'(inject_full[l]) + 16'(inject_refused[l]);
         inc[Ln+11] = 16'(cnt_malformed);
         inc[Ln+12] = 16'(cnt_unmatched);
         inc[Ln+13] = 16'(cnt_bind_full);
@@ -526,6 +544,32 @@ module mw_core
       .busy(track_busy)
   );
 
+  mw_inject #(
+      .DATA_W(DATA_W)
+  ) u_inject (
+      .clk,
+      .rst,
+      .seen_valid,
+      .seen_sof,
+      .seen_last,
+      .seen_data,
+      .seen,
+      .add_valid,
+      .add_ready,
+      .add_sof,
+      .add_last,
+      .add_len,
+      .add_data,
+      .add_captured,
+      .add_rec,
+      .tbl_req,
+      .tbl_ack(inject_ack),
+      .tbl_rdata(inject_rdata),
+      .cnt_full(inject_full),
+      .cnt_refused(inject_refused),
+      .busy(inject_busy)
+  );
+
   mw_record_mux u_mux (
       .clk,
       .rst,
@@ -552,7 +596,7 @@ module mw_core
       .rst,
       .time_ns,
       .capture(ctl_capture),
-      .inflight_captured(at_rest != '1),
+      .inflight_captured(at_rest != '1 || inject_busy),
       .sources_busy(|tap_busy || mux_busy),
       .ring_base,
       .ring_blocks_log2,
@@ -667,13 +711,13 @@ module mw_core
   assign count_clear = {{2{{5{capture_begin}}, {14{ctl_clear}}}}, 16'd0};
 
   // No two tables own the same number, so answers can be ORed.
-  assign tbl_ack = track_ack || |match_ack;
-  assign tbl_rdata = (track_ack ? track_rdata : '0) | (match_ack[0] ? match_rdata[0] : '0) |
-      (match_ack[1] ? match_rdata[1] : '0);
+  assign tbl_ack = track_ack || inject_ack || |match_ack;
+  assign tbl_rdata = (track_ack ? track_rdata : '0) | (inject_ack ? inject_rdata : '0) |
+      (match_ack[0] ? match_rdata[0] : '0) | (match_ack[1] ? match_rdata[1] : '0);
   assign clear_busy = track_clear_busy || |match_clear_busy;
 
-  assign busy = |lane_busy || |tap_busy || track_busy || mux_busy || writer_busy || control_busy ||
-      block_written || irq_valid;
+  assign busy = |lane_busy || |tap_busy || track_busy || inject_busy || mux_busy || writer_busy ||
+      control_busy || block_written || irq_valid;
 
   // The earliest of the three timers.
   always_comb begin

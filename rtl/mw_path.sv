@@ -44,6 +44,12 @@ module mw_path
     // verdicts, one a frame, in the frames' order
     input logic v_valid,
     input verdict_t v,
+    // the beginnings of packets that ask for an answer, as they came
+    output logic seen_valid,
+    output logic seen_sof,
+    output logic seen_last,  // of the frame or of SeenBytes
+    output logic [DATA_W-1:0] seen_data,
+    output seen_t seen,
     // frames that the card made, beat by beat
     input logic add_valid,
     output logic add_ready,
@@ -230,6 +236,7 @@ module mw_path
   logic [39:0] plan_delay_ns;
   record_t plan_rec;
   action_t plan_action;
+  logic [7:0] plan_l3, plan_l4;
   logic plan_reorder, plan_copy, plan_held, plan_store;
   assign plan_reorder = plan_action.reorder && plan_action.reorder_packets != '0;
   assign plan_copy = plan_action.duplicate && plan_action.duplicate_copies != '0;
@@ -278,6 +285,32 @@ module mw_path
     end
     assert (rst || !issue || padding || f_valid)
     else $fatal(1, "mw_path, lane %0d: starved inside a frame", LANE);
+  end
+
+  // What an answer is made of goes by, whether the frame leaves or not.
+  localparam int unsigned SeenBeats = SeenBytes / Bytes;
+  logic [$clog2(SeenBeats):0] popped;  // beats of the frame, up to SeenBeats
+  logic show;
+  assign show = f_pop && plan_action.inject && popped != ($clog2(SeenBeats) + 1)'(SeenBeats);
+  always_ff @(posedge clk) begin
+    if (f_pop) begin
+      if (f_last) popped <= '0;
+      else if (popped != ($clog2(SeenBeats) + 1)'(SeenBeats)) popped <= popped + 1'b1;
+    end
+    seen_valid <= show && !rst;
+    if (show) begin
+      seen_sof <= popped == '0;
+      seen_last <= f_last || popped == ($clog2(SeenBeats) + 1)'(SeenBeats - 1);
+      seen_data <= f_data;
+      seen <= '{
+          captured: f_captured,
+          form: plan_action.inject_template,
+          l3_offset: plan_l3,
+          l4_offset: plan_l4,
+          rec: plan_rec
+      };
+    end
+    if (rst) popped <= '0;
   end
 
   // A frame that is to be stored goes into a slot if there is one: instead of out when it is
@@ -363,6 +396,8 @@ module mw_path
       .plan_touched,
       .plan_rec,
       .plan_action,
+      .plan_l3,
+      .plan_l4,
       .plan_ecn,
       .plan_corrupt,
       .plan_set,
@@ -523,7 +558,7 @@ module mw_path
   assign done_captured = 2'(cnt_captured_tx) + 2'(cnt_captured_dropped);
 
   logic working, working_q;
-  assign working = in_valid || inflight != '0 || act_active || held_active || egress_active;
+  assign working = in_valid || seen_valid || inflight != '0 || act_active || held_active || egress_active;
   always_ff @(posedge clk) working_q <= working && !rst;
   assign busy = working || working_q;
 endmodule

@@ -52,6 +52,8 @@ struct Action {
     unsigned after = 0;  // reorder: so many go by
     bool of_lane = false;
     unsigned copies = 0, gap_ns = 0;
+    bool inject = false;
+    unsigned form = 0;
     bool held() const { return (delay && delay_ns) || after; }
     bool stored() const { return held() || copies; }
 };
@@ -195,7 +197,8 @@ struct Bench {
             v.put(f.act.drop, 1), v.put(f.act.ecn, 1), v.put(f.act.corrupt, 1), v.put(f.act.delay, 1);
             v.put(f.act.delay_ns, 40), v.put(f.act.base, 2), v.put(f.act.offset, 12), v.put(f.act.mask, 8), v.put(3, 2), v.at += 165;
             v.put(f.act.after != 0, 1), v.put(f.act.of_lane, 1), v.put(f.act.after, 16);
-            v.put(f.act.copies != 0, 1), v.put(f.act.copies, 8), v.put(f.act.gap_ns, 32), v.at += 156;
+            v.put(f.act.copies != 0, 1), v.put(f.act.copies, 8), v.put(f.act.gap_ns, 32);
+            v.put(f.act.inject, 1), v.put(f.act.form, 8), v.at += 147;
             v.put(f.stamp, 64);
             memcpy(&t.v, v.b, sizeof t.v);
             verdicts.pop_front(), verdict_at.pop_front();
@@ -215,12 +218,38 @@ struct Bench {
         }
         tap();
         take_added();
+        see();
         next_valid = false;
         t.clk = 1, t.eval();
         t.clk = 0, t.eval();
         cycle++;
         return admit;
     }
+
+    // Of frames that ask for an answer, dropped or not, the first bytes are shown as they came.
+    void see() {
+        if (!t.seen_valid) return;
+        CHECK(!answered.empty(), "a beginning that nobody asked for");
+        Frame& f = *answered.front();
+        if (t.seen_sof) {
+            CHECK(beginning.empty(), "the beginning of another frame");
+            uint32_t words[9] = {};
+            memcpy(words, &t.seen, sizeof t.seen);
+            CHECK(!memcmp(words, f.rec, 32), "record of a beginning");
+            unsigned l4 = words[8] & 255, l3 = words[8] >> 8 & 255, form = words[8] >> 16 & 255, captured = words[8] >> 24 & 1;
+            CHECK(l3 == f.l3 && l4 == f.l4 && form == f.act.form && captured == f.captured, "beginning: %u %u %u %u", l3, l4, form, captured);
+        }
+        const uint8_t* d = (const uint8_t*)&t.seen_data;
+        beginning.insert(beginning.end(), d, d + Width);
+        if (!t.seen_last) return;
+        size_t want = std::min<size_t>(128, f.in.size());
+        CHECK(beginning.size() == (want + Width - 1) / Width * Width, "%zu bytes of a beginning, not %zu", beginning.size(), want);
+        CHECK(!memcmp(beginning.data(), f.in.data(), want), "bytes of a beginning");
+        answered.pop_front(), beginning.clear(), seen++;
+    }
+    std::deque<Ref> answered;
+    Bytes beginning;
+    unsigned seen = 0;
 
     // Frames that the card made come beat by beat, each when there is room for it.
     void drive_added() {
@@ -488,6 +517,7 @@ struct Bench {
             f.act.copies = pick(8) ? 1 + pick(3) : 1 + pick(20), f.captured = true;
             f.act.gap_ns = pick(4) ? rng() % (c.delay_max + 1) : 0;
         }
+        f.act.inject = pick(4) == 0, f.act.form = pick(256);
         f.act.delay_ns = pick(16) ? rng() % (c.delay_max + 1) : 0;
         f.act.base = pick(4);
         f.act.offset = pick(3) ? pick(std::min<size_t>(f.in.size() + 10, 4096)) : pick(4096);
@@ -497,6 +527,7 @@ struct Bench {
     void admit_frame(const Ref& f) {
         expect(*f);
         f->serial = ++serial;
+        if (f->act.inject) answered.push_back(f);
         captured += f->captured;
         if (f->act.drop) {
             want_dropped++;
@@ -515,6 +546,7 @@ struct Bench {
         add_permille = 0;
         for (unsigned i = 0; i < 4000000 && (t.busy || pending_any()); i++) clock(true);
         clock(true), clock(true);
+        CHECK(answered.empty() && beginning.empty(), "%zu frames were not shown", answered.size());
         CHECK(!pending_any() && tapped.empty() && !mid, "%zu frames in order, %zu held, %zu copied, %zu made never left", order.size(), held.size(), copying.size(), made.size());
         CHECK(!t.busy && !t.timer_valid, "busy %d, timer %d at rest", t.busy, t.timer_valid);
         CHECK(tx == left && tx_bytes == bytes_out, "sent %u frames, %u bytes, not %u, %u", tx, tx_bytes, left, bytes_out);
@@ -792,8 +824,8 @@ int main() {
     b.random("short frames, many actions", Config{20000, 14, 200, 0.606, 5, 90, 80, 3000, true, false, false, 20});
     b.random("stored under load", Config{n ? 6000u : 2000u, 60, 1514, 0.606, 2, 100, 20, 100000, false, true, false, 20});
     b.random("longest frames released", Config{n ? 40000u : 8000u, 60, 64, n ? 0.606 : 0.8, 0, 100, 0, 40000, false, true, true, 5});
-    if (!b.full || !b.lost || b.delayed < 1000 || b.marked < 500 || b.corrupted < 500 || b.reordered < 1000 || b.copied < 1000 || b.injected < 1000 || b.timed_out < 100)
-        return printf("not exercised: %u full, %u lost, %u delayed, %u marked, %u corrupted, %u reordered, %u copied, %u made, %u timed out\n", b.full, b.lost, b.delayed, b.marked,
-                      b.corrupted, b.reordered, b.copied, b.injected, b.timed_out), 1;
+    if (!b.full || !b.lost || b.delayed < 1000 || b.marked < 500 || b.corrupted < 500 || b.reordered < 1000 || b.copied < 1000 || b.injected < 1000 || b.timed_out < 100 || b.seen < 1000)
+        return printf("not exercised: %u full, %u lost, %u delayed, %u marked, %u corrupted, %u reordered, %u copied, %u made, %u timed out, %u shown\n", b.full, b.lost, b.delayed, b.marked,
+                      b.corrupted, b.reordered, b.copied, b.injected, b.timed_out, b.seen), 1;
     return 0;
 }

@@ -335,6 +335,16 @@ package mw_pkg;
     return at > 17'(MaxFrame) ? 14'(MaxFrame) : at[13:0];
   endfunction
 
+  // What mw_inject keeps of a packet besides its first bytes.
+  localparam int unsigned SeenBytes = 128;
+  typedef struct packed {
+    logic       captured;
+    logic [7:0] form;       // number of the template
+    logic [7:0] l3_offset;
+    logic [7:0] l4_offset;
+    record_t    rec;
+  } seen_t;  // 281
+
   // Counters in the header of a block, bytes 48 to 135 (docs/formats.md); index: port, lane.
   typedef struct packed {
     logic [1:0][31:0] injected;        // byte 128
@@ -360,6 +370,7 @@ package mw_pkg;
     TblSelector  = 4'd5,  // which connections are admitted
     TblConn      = 4'd6,  // what each connection is
     TblFlow      = 4'd7,  // flow keys to connection numbers; index {way, row}
+    TblTemplate  = 4'd8,  // frames that the card makes, both lanes
     TblRule      = 4'd9,  // rules, per lane
     TblRuleState = 4'd10  // what a rule has counted, per lane
   } table_e;

@@ -169,7 +169,7 @@ struct Verdict {
 };
 
 // Table bus request: valid, write, table, lane, index, 512 bits of data (tbl_req_t).
-enum Table { TblExact, TblPage, TblSlot, TblState, TblAction, TblSelector, TblConn, TblFlow, TblRule = 9, TblRuleState };
+enum Table { TblExact, TblPage, TblSlot, TblState, TblAction, TblSelector, TblConn, TblFlow, TblTemplate, TblRule, TblRuleState };
 struct Row {
     uint32_t w[16] = {};
     Bits bits() { return Bits(w); }
