@@ -633,6 +633,32 @@ impl DeclaredConnection {
 }
 
 impl Action {
+    /// Nothing happens.
+    pub const NOTHING: Self = Self {
+        drop: false,
+        ecn: None,
+        corrupt: None,
+        delay: None,
+        set: None,
+        truncate: None,
+        broken: Broken {
+            fcs: false,
+            ip: false,
+            transport: false,
+            icrc: false,
+        },
+        mended: Mended {
+            ip: false,
+            transport: false,
+            icrc: false,
+        },
+        reorder: None,
+        duplicate: None,
+        inject: None,
+        arm: None,
+        disarm: None,
+    };
+
     pub(crate) fn check(&self) -> std::result::Result<(), String> {
         if let Some(delay) = self.delay
             && !(1..=MAX_DELAY).contains(&delay.0)

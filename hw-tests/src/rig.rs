@@ -56,6 +56,8 @@ pub struct Settings {
     pub width: Width,
     /// Jump over idle clocks.
     pub skip_idle: bool,
+    /// The host's accesses go on while packets pass.
+    pub prompt_access: bool,
     /// Settings of the capture; the path is the rig's.
     pub capture: CaptureConfig,
 }
@@ -72,6 +74,7 @@ impl Settings {
         Self {
             width,
             skip_idle: true,
+            prompt_access: false,
             capture,
         }
     }
@@ -117,6 +120,7 @@ impl Rig {
             time: Time::Virtual,
             ports: [PortConfig::Line, PortConfig::Line],
             skip_idle: settings.skip_idle,
+            prompt_access: settings.prompt_access,
             ..Config::default()
         })
         .expect("a virtual card");

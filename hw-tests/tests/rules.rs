@@ -16,35 +16,11 @@ const WIDTHS: [Width; 2] = [Width::W512, Width::W64];
 
 const DROP: Action = Action {
     drop: true,
-    ..NOTHING
+    ..Action::NOTHING
 };
 const MARK: Action = Action {
     ecn: Some(Ecn::Ce),
-    ..NOTHING
-};
-const NOTHING: Action = Action {
-    drop: false,
-    ecn: None,
-    corrupt: None,
-    delay: None,
-    set: None,
-    truncate: None,
-    broken: midwire_driver::Broken {
-        fcs: false,
-        ip: false,
-        transport: false,
-        icrc: false,
-    },
-    mended: midwire_driver::Mended {
-        ip: false,
-        transport: false,
-        icrc: false,
-    },
-    reorder: None,
-    duplicate: None,
-    inject: None,
-    arm: None,
-    disarm: None,
+    ..Action::NOTHING
 };
 
 fn program(positions: Vec<PositionEvents>, rules: Vec<Rule>) -> Program {
@@ -180,7 +156,7 @@ fn a_rule_arms_others_and_an_event_disarms_them() {
         fresh: false,
         action: Action {
             arm: Some(0),
-            ..NOTHING
+            ..Action::NOTHING
         },
         ..Rule::all(Lane::AtoB, Kind::Data)
     };
@@ -191,7 +167,7 @@ fn a_rule_arms_others_and_an_event_disarms_them() {
     };
     let end = Action {
         disarm: Some(0),
-        ..NOTHING
+        ..Action::NOTHING
     };
     let nth = |n| Position::Nth {
         kind: Kind::Data,
@@ -315,7 +291,7 @@ fn an_overload_of_rules_costs_no_frame() {
         measure: Measure::Count,
         action: Action {
             arm: Some(n as u8),
-            ..NOTHING
+            ..Action::NOTHING
         },
         ..Rule::all(Lane::AtoB, Kind::Any)
     });

@@ -69,6 +69,9 @@ pub struct Config {
     /// Virtual time: inputs start when the host sets `control.capture`, without
     /// [`VirtualCard::start_inputs`].
     pub start_on_capture: bool,
+    /// Virtual time: accesses of the host go on while packets pass, instead of between them. What
+    /// happens then depends on the host's pace.
+    pub prompt_access: bool,
 }
 
 impl Default for Config {
@@ -80,6 +83,7 @@ impl Default for Config {
             socket: None,
             skip_idle: true,
             start_on_capture: false,
+            prompt_access: false,
         }
     }
 }
@@ -99,7 +103,7 @@ const PORTS: [Port; 2] = [Port::A, Port::B];
 
 impl VirtualCard {
     /// Makes a card and lets it run.
-    pub fn spawn(config: Config) -> Result<Self> {
+    pub fn spawn(mut config: Config) -> Result<Self> {
         let (events, inbox) = unbounded();
         let function = Function::new();
         let counters = Arc::new(Counters::new());
@@ -114,7 +118,11 @@ impl VirtualCard {
         let mut participants: [Option<Box<dyn Participant>>; 2] = [None, None];
         let wall = Wall::new(counters.since);
 
-        for ((port, plugged), letter) in PORTS.into_iter().zip(config.ports).zip(["A", "B"]) {
+        for ((port, plugged), letter) in PORTS
+            .into_iter()
+            .zip(std::mem::take(&mut config.ports))
+            .zip(["A", "B"])
+        {
             let index = port.index();
             let needs = |time: Time| match config.time == time {
                 true => Ok(()),
@@ -193,11 +201,7 @@ impl VirtualCard {
         }
         let clock = match config.time {
             Time::Wall => Clock::Wall(wall),
-            Time::Virtual => Clock::Virtual(Virtual::new(
-                Calendar::new(participants),
-                config.skip_idle,
-                config.start_on_capture,
-            )),
+            Time::Virtual => Clock::Virtual(Virtual::new(Calendar::new(participants), &config)),
         };
         let core = Core::new(config.width)?;
         let simulation = Simulation::new(core, clock, function, counters.clone(), inbox, out);

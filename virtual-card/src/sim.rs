@@ -12,6 +12,7 @@
 //! - An access begins when the core is idle, if that comes soon, and then time stands still.
 
 use crate::calendar::{Calendar, Frame, INPUT_START, Picoseconds};
+use crate::card::Config;
 use crate::core::{Core, DMA_BYTES};
 use crate::error::Error;
 use crate::function::{Function, Request};
@@ -63,6 +64,8 @@ pub(crate) struct Virtual {
     calendar: Calendar,
     skip_idle: bool,
     start_on_capture: bool,
+    /// Clocks that an access waits for a busy core.
+    access_patience: u32,
     /// The last clock cycle of the calendar.
     cycle: u64,
     hold: Option<Hold>,
@@ -82,7 +85,8 @@ struct Hold {
 
 /// How long blocks may hold the calendar.
 const HOST_TIMEOUT: Duration = Duration::from_secs(5);
-/// Clocks that an access waits for a busy core. Clearing the tables takes fewer.
+/// Clocks that an access waits for a busy core unless told otherwise. Clearing the tables takes
+/// fewer.
 const ACCESS_PATIENCE: u32 = 1 << 17;
 /// Clocks after which an access that the core does not answer is given up.
 const ACCESS_TIMEOUT: u32 = 1 << 12;
@@ -114,11 +118,16 @@ impl Wall {
 }
 
 impl Virtual {
-    pub fn new(calendar: Calendar, skip_idle: bool, start_on_capture: bool) -> Self {
+    pub fn new(calendar: Calendar, config: &Config) -> Self {
         Self {
             calendar,
-            skip_idle,
-            start_on_capture,
+            skip_idle: config.skip_idle,
+            start_on_capture: config.start_on_capture,
+            access_patience: if config.prompt_access {
+                0
+            } else {
+                ACCESS_PATIENCE
+            },
             cycle: 0,
             hold: None,
             ring_blocks: 1,
@@ -552,7 +561,7 @@ impl Simulation {
             };
             let held = time.hold.is_some();
             let soon = next == Some(time.cycle + 1);
-            if self.access.is_none() && (!soon || held || self.waited >= ACCESS_PATIENCE) {
+            if self.access.is_none() && (!soon || held || self.waited >= time.access_patience) {
                 self.begin_access(!soon);
                 self.waited = 0;
             }
