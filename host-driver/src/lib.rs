@@ -43,6 +43,7 @@ pub mod regs;
 mod row;
 mod rule;
 mod tables;
+mod template;
 mod types;
 
 pub use backend::{Backend, KernelVfio, VfioUser};
@@ -56,5 +57,8 @@ pub use program::{
     SlotId,
 };
 pub use rule::{Measure, RULE_SLOT, Rule, RuleChance, RuleState, Scope, Sight};
+pub use template::{
+    Answer, Pause, RoceAnswer, RoceMessage, SequenceNumber, TcpAnswer, Template, Toward,
+};
 pub use types::{IpVersion, Transport};
 pub use vmm_sys_util::eventfd::EventFd;

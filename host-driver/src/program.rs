@@ -9,6 +9,7 @@ use crate::hash::Placement;
 use crate::row::Row;
 use crate::rule::Rule;
 use crate::tables::{Entry512, Refusal, Table, Tables, canonical, trigger};
+use crate::template::{self, Template};
 use crate::types::{IpVersion, Transport};
 use midwire_trace::{Kind, Lane, Nanos};
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,9 @@ pub struct Program {
     /// What happens to packets of some kind. Of several rules that hit a packet the earlier come
     /// first, and all of them behind `positions`.
     pub rules: Vec<Rule>,
+    /// Frames that are made in answer to packets.
+    #[serde(default)]
+    pub templates: Vec<Template>,
     /// A packet that waits until others have overtaken it leaves after this time at the latest;
     /// [`Program::REORDER_TIMEOUT`] when `None`.
     #[serde(default)]
@@ -171,7 +175,8 @@ pub struct Action {
     pub reorder: Option<Reorder>,
     /// It is sent more than once.
     pub duplicate: Option<Duplicate>,
-    /// A frame is made from it and sent: index of the template.
+    /// A frame is made from it, as it came, and sent: index in [`Program::templates`]. It counts
+    /// for a packet that is dropped, too.
     pub inject: Option<u8>,
     /// Trigger that it arms, below 64.
     pub arm: Option<u8>,
@@ -370,7 +375,7 @@ impl Program {
     pub(crate) fn compile(&self, card: &CardInfo) -> Result<Image> {
         let mut image = Image {
             rows: Vec::new(),
-            tables: Tables::new(card),
+            tables: Tables::new(card, self.templates.len()),
             reorder_timeout_ns: self.reorder_timeout_ns()?,
             loaded: Loaded {
                 slots: Vec::with_capacity(self.positions.len()),
@@ -379,6 +384,9 @@ impl Program {
             },
         };
         self.selectors(card, &mut image)?;
+        let templates = template::rows(&self.templates);
+        let templates = templates.map_err(|(index, reason)| wrong("template", index)(reason))?;
+        image.rows.extend(templates);
         self.declared(card, &mut image)?;
         self.positions(&mut image)?;
         self.rules(&mut image)?;
@@ -659,7 +667,8 @@ impl Action {
         disarm: None,
     };
 
-    pub(crate) fn check(&self) -> std::result::Result<(), String> {
+    /// Whether the card can do it; the program has so many templates.
+    pub(crate) fn check(&self, templates: usize) -> std::result::Result<(), String> {
         if let Some(delay) = self.delay
             && !(1..=MAX_DELAY).contains(&delay.0)
         {
@@ -722,9 +731,12 @@ impl Action {
         for number in [self.arm, self.disarm].into_iter().flatten() {
             trigger(number)?;
         }
-        // In the row's layout, but not in the core: it would pass over it in silence.
-        if self.inject.is_some() {
-            return Err("the card does not carry out inject".into());
+        if let Some(inject) = self.inject
+            && usize::from(inject) >= templates
+        {
+            return Err(format!(
+                "there is no template {inject}, the program has {templates}"
+            ));
         }
         Ok(())
     }

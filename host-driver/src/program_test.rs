@@ -292,13 +292,14 @@ fn an_action_lies_as_documented() {
 }
 
 #[test]
-fn what_the_card_would_pass_over_is_refused() {
+fn an_action_names_a_template_of_the_program() {
+    let inject = Some(1);
     let action = Action {
-        inject: Some(1),
+        inject,
         ..Action::default()
     };
     let text = refuse(vec![at(nth(1), vec![clause(1, None, action)])]);
-    assert!(text.contains("does not carry out inject"), "{text}");
+    assert!(text.contains("there is no template 1"), "{text}");
 }
 
 #[test]

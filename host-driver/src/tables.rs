@@ -25,6 +25,7 @@ pub(crate) enum Table {
     Selector = 5,
     Connection = 6,
     Flow = 7,
+    Template = 8,
     Rule = 9,
     RuleState = 10,
 }
@@ -68,14 +69,17 @@ struct Actions {
     /// By number; `None` when it is free.
     list: Vec<Option<(Action, u32)>>,
     limit: u32,
+    /// Of the program.
+    templates: usize,
 }
 
 impl Actions {
-    fn new(limit: u32) -> Self {
+    fn new(limit: u32, templates: usize) -> Self {
         Self {
             numbers: HashMap::new(),
             list: Vec::new(),
             limit,
+            templates,
         }
     }
 
@@ -91,7 +95,7 @@ impl Actions {
             }
             Entry::Vacant(vacant) => vacant,
         };
-        action.check()?;
+        action.check(self.templates)?;
         let free = self.list.iter().position(Option::is_none);
         let number = free.unwrap_or(self.list.len());
         if number >= self.limit as usize {
@@ -328,9 +332,9 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    pub fn new(card: &CardInfo) -> Self {
+    pub fn new(card: &CardInfo, templates: usize) -> Self {
         Self {
-            actions: Actions::new(card.actions),
+            actions: Actions::new(card.actions, templates),
             lanes: [Lane::AtoB, Lane::BtoA].map(|lane| LaneTables::new(lane, card)),
             connections: card.connections,
         }

@@ -4,7 +4,7 @@
 use crate::model::{Arrival, Expected, Model, arrivals};
 use crate::rig::{Delivered, Outcome, Rig, Sent};
 use midwire_driver::{Program, ReorderScope};
-use midwire_trace::{Actions, Flags, Lane, Nanos, Record, Tap};
+use midwire_trace::{Actions, Flags, Kind, Lane, Nanos, Record, Tap};
 use midwire_virtual_card::{Picoseconds, Width, after_start};
 use std::collections::{HashMap, VecDeque};
 
@@ -119,6 +119,14 @@ fn check_counters(frames: &[Sent], all: &[(usize, Expected)], outcome: &Outcome)
             assert_eq!(counted, expected, "{lane}: {name}");
         }
         assert_eq!(outcome.accounting.ports[lane.index()].copied, copied);
+        let of_lane = |e: &&Expected| e.ingress.lane == lane && e.action.inject.is_some();
+        let asked = all.iter().map(|(_, e)| e).filter(of_lane);
+        let refused = asked.filter(|e| e.answer.is_none()).count() as u64;
+        assert_eq!(counters.inject_lost, refused, "{lane}: inject_lost");
+        let made = all.iter().filter_map(|(_, e)| e.answer.as_ref());
+        let made = made.filter(|made| made.lane == lane).count() as u64;
+        assert_eq!(counters.injected, made, "{lane}: injected");
+        assert_eq!(outcome.accounting.ports[lane.index()].injected, made);
         assert_eq!(counters.delay_full, 0, "{lane}");
     }
 }
@@ -137,8 +145,23 @@ fn check_lane(mut way: Way<'_>, delivered: &[Delivered], records: &mut Records) 
     }
     due.values_mut().for_each(|left| left.reverse()); // those that came first are taken from the end
     let mut copied: HashMap<&[u8], usize> = HashMap::new();
+    // Those that are made may be alike, so their records say in answer to what.
+    let mut made: HashMap<&[u8], u32> = HashMap::new();
+    for (_, expected) in all {
+        if let Some(answer) = expected.answer.as_ref().filter(|made| made.lane == lane) {
+            *made.entry(&answer.bytes).or_default() += 1;
+        }
+    }
     for (index, frame) in delivered.iter().enumerate() {
         let bytes = &frame.data[..];
+        if let Some(left) = made.get_mut(bytes).filter(|left| **left > 0) {
+            *left -= 1;
+            let (record, snapshot) = records.made(lane);
+            way.leaves_made(&record, frame);
+            assert!(snapshot == frame.data, "snapshot of a frame that was made");
+            check_time(way.width, frame, &record);
+            continue;
+        }
         let own = due.get_mut(bytes).and_then(Vec::pop);
         let Some(at) = own.or_else(|| copied.get(bytes).copied()) else {
             let head = &frame.data[..frame.data.len().min(160)];
@@ -168,19 +191,25 @@ fn check_lane(mut way: Way<'_>, delivered: &[Delivered], records: &mut Records) 
         egress.time = record.time;
         assert_eq!(record, egress, "{}", context());
         assert!(snapshot == frame.data, "snapshot at {}", context());
-        let left = after_start(0) + frame.at;
-        let clock = way.width.clock_ps();
-        let noted = Nanos((left.saturating_sub(4 * clock)) / 1000)..=Nanos(left / 1000);
-        assert!(
-            noted.contains(&record.time),
-            "{}: {:?} not in {noted:?}",
-            context(),
-            record.time
-        );
+        check_time(way.width, frame, &record);
     }
+    let unmade: u32 = made.values().sum();
+    assert_eq!(unmade, 0, "{lane}: frames that were never made");
     let missing: Vec<_> = due.values().flatten().map(|&at| all[at].0).collect();
     assert!(missing.is_empty(), "{lane}: frames {missing:?} never left");
     way.finish();
+}
+
+/// A record of a frame that left has the time at which its first beat did.
+fn check_time(width: Width, frame: &Delivered, record: &Record) {
+    let left = after_start(0) + frame.at;
+    let clock = width.clock_ps();
+    let noted = Nanos((left.saturating_sub(4 * clock)) / 1000)..=Nanos(left / 1000);
+    assert!(
+        noted.contains(&record.time),
+        "{:?} not in {noted:?}: {record:?}",
+        record.time
+    );
 }
 
 /// When frames of a lane have to leave. They go one after the other, also those that are
@@ -380,6 +409,41 @@ impl<'a> Way<'a> {
         self.put_behind(behind, at);
     }
 
+    /// A frame that was made has left: the one that its record says, after what it answers.
+    fn leaves_made(&mut self, record: &Record, frame: &Delivered) {
+        let (n, expected) = self
+            .all
+            .iter()
+            .find(|(_, e)| {
+                let made = e.answer.as_ref().map(|made| made.record);
+                made.is_some_and(|made| {
+                    (made.packet_id, made.lane, made.f2)
+                        == (record.packet_id, record.lane, record.f2)
+                })
+            })
+            .expect("a packet that it answers");
+        let made = expected.answer.as_ref().expect("it was found by it");
+        let wanted = Record {
+            time: record.time,
+            ..made.record
+        };
+        assert_eq!(*record, wanted, "answer to frame {n}");
+        assert!(frame.data == made.bytes, "answer to frame {n}");
+        assert!(!frame.bad, "FCS of the answer to frame {n}");
+        assert!(
+            frame.at > self.arrivals[*n].begins,
+            "the answer to frame {n} left before it came"
+        );
+        let behind = self.pass_before(frame);
+        self.free = self.free.max(frame.at + self.line(frame));
+        self.put_behind(behind, usize::MAX);
+    }
+
+    /// What a frame takes on the line.
+    fn line(&self, frame: &Delivered) -> Picoseconds {
+        (8 + frame.data.len() as u64 + 4 + 12) * self.width.byte_ps()
+    }
+
     /// When a frame was sent that left now. On a busy line it may have waited a little since.
     fn sent(&self, frame: &Delivered) -> [Picoseconds; 2] {
         let clock = self.width.clock_ps();
@@ -416,8 +480,9 @@ impl<'a> Way<'a> {
             frame.at - latest
         );
         // What was cut off is read all the same; a stored frame may leave meanwhile.
-        let line = (8 + frame.data.len() as u64 + 4 + 12) * self.width.byte_ps();
-        self.free = self.free.max(frame.at + line.max(self.storing(at)));
+        self.free = self
+            .free
+            .max(frame.at + self.line(frame).max(self.storing(at)));
     }
 
     /// Frame `at`, which was not held back, counts for those that wait and came before it.
@@ -467,11 +532,14 @@ struct Records {
     ingress: [std::vec::IntoIter<Noted>; 2],
     /// Of each packet in their order.
     egress: HashMap<(usize, u32), VecDeque<Noted>>,
+    /// Of frames that were made, by the lane on which they left.
+    made: [VecDeque<Noted>; 2],
 }
 
 impl Records {
     fn new(outcome: &Outcome) -> Self {
         let mut ingress = [Vec::new(), Vec::new()];
+        let mut made = [VecDeque::new(), VecDeque::new()];
         let mut egress: HashMap<_, VecDeque<_>> = HashMap::new();
         for (record, snapshot) in &outcome.records {
             assert!(
@@ -481,6 +549,9 @@ impl Records {
             let entry = (*record, snapshot.clone());
             match record.tap {
                 Tap::Ingress => ingress[record.lane.index()].push(entry),
+                Tap::Egress if record.kind == Kind::Injected => {
+                    made[record.lane.index()].push_back(entry);
+                }
                 Tap::Egress => {
                     let key = (record.lane.index(), record.packet_id);
                     egress.entry(key).or_default().push_back(entry);
@@ -490,7 +561,14 @@ impl Records {
         Self {
             ingress: ingress.map(Vec::into_iter),
             egress,
+            made,
         }
+    }
+
+    fn made(&mut self, lane: Lane) -> Noted {
+        self.made[lane.index()]
+            .pop_front()
+            .expect("a record of each frame that was made")
     }
 
     fn next(&mut self, lane: Lane) -> Noted {
@@ -507,6 +585,10 @@ impl Records {
     }
 
     fn finish(mut self) {
+        assert!(
+            self.made.iter().all(VecDeque::is_empty),
+            "more records than frames that were made"
+        );
         assert!(
             self.ingress.iter_mut().all(|i| i.next().is_none()),
             "more records than frames"

@@ -8,6 +8,7 @@
 //! - [`traffic`] makes random frames and events.
 //! - [`line_rate`] drives a card at the rate of the line and measures.
 
+mod answer;
 mod backend;
 mod check;
 mod edit;
@@ -18,5 +19,5 @@ pub mod traffic;
 
 pub use backend::InProcess;
 pub use check::check;
-pub use model::{Arrival, Expected, Model, arrivals};
+pub use model::{Arrival, Expected, Made, Model, arrivals};
 pub use rig::{Delivered, Outcome, Rig, Sent, Settings};

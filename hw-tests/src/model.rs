@@ -5,16 +5,17 @@
 //! Headers are read and packets are named by midwire-trace, which does both in software and
 //! independently of the core.
 
+use crate::answer::answer;
 use crate::edit::{asked, carry_out, join};
 use crate::rig::Sent;
 use midwire_driver::{
     Action, IpVersion, Kind, Lane, Loaded, Nanos, Position, Prefix, Program, RuleState, Selector,
-    Sight, Transport,
+    Sight, Toward, Transport,
 };
 use midwire_trace::identity::{Identifier, Place};
 use midwire_trace::packet::tcp_flags::FIN;
 use midwire_trace::packet::{Transport as Headers, opcode};
-use midwire_trace::{Flags, Packet, Record, Tap};
+use midwire_trace::{Actions, Flags, Packet, Record, Tap};
 use midwire_virtual_card::{Picoseconds, Width, after_start};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -42,6 +43,19 @@ pub struct Expected {
     pub bad: bool,
     /// What events ask of it.
     pub action: Action,
+    /// What is made in answer to it.
+    pub answer: Option<Made>,
+}
+
+/// A frame that the card makes.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// The lane on which it leaves.
+    pub lane: Lane,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// Its record but for the time.
+    pub record: Record,
 }
 
 impl Expected {
@@ -209,10 +223,40 @@ impl Model {
             expected.ingress.slot == seen.slot
                 && leaves.is_none_or(|bytes| times(bytes) > copies(expected))
         };
+        for expected in &mut fits {
+            expected.answer = self.answer(expected, &packet, data);
+        }
         let choice = (0..fits.len())
             .filter(|&n| seems(&fits[n]))
             .min_by_key(|&n| Reverse(copies(&fits[n])));
         fits.swap_remove(choice.unwrap_or(0))
+    }
+
+    /// What is made in answer to a frame.
+    fn answer(&self, to: &Expected, packet: &Packet<'_>, data: &[u8]) -> Option<Made> {
+        let template = &self.program.templates[usize::from(to.action.inject?)];
+        let bytes = answer(template, packet, data)?;
+        let back = template.toward == Toward::Sender;
+        let lane = if back {
+            to.ingress.lane.other()
+        } else {
+            to.ingress.lane
+        };
+        let record = Record {
+            lane,
+            tap: Tap::Egress,
+            kind: Kind::Injected,
+            length: bytes.len() as u16,
+            f2: back.into(),
+            actions: Actions(0),
+            flags: Flags(to.ingress.flags.0 & !(Flags::ERROR | Flags::TRUNCATED).0),
+            ..to.ingress
+        };
+        Some(Made {
+            lane,
+            bytes,
+            record,
+        })
     }
 
     /// Names the packet and finds what hits it, and what rules see of it.
@@ -410,6 +454,7 @@ fn expect(hits: &[Counted], mut ingress: Record, data: &[u8], packet: &Packet<'_
         leaves: None,
         bad: ingress.flags.contains(Flags::ERROR) || action.broken.fcs,
         action,
+        answer: None,
     };
     if action.drop {
         return expected;

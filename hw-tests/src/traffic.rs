@@ -3,8 +3,9 @@
 
 use crate::rig::Sent;
 use midwire_driver::{
-    Action, Base, Clause, Corrupt, Duplicate, Ecn, Ip6Place, IpVersion, Kind, Lane, Mended, Nanos,
-    Position, PositionEvents, Program, Reorder, ReorderScope, Selector, Set, Transport,
+    Action, Answer, Base, Clause, Corrupt, Duplicate, Ecn, Ip6Place, IpVersion, Kind, Lane, Mended,
+    Nanos, Pause, Position, PositionEvents, Program, Reorder, ReorderScope, RoceAnswer,
+    RoceMessage, Selector, SequenceNumber, Set, TcpAnswer, Template, Toward, Transport,
 };
 use midwire_driver::{Chance, Measure, Proto, Rule, RuleChance, Scope};
 use midwire_trace::Packet;
@@ -461,6 +462,7 @@ pub fn program(seed: u64, events: usize) -> Program {
     let selectors = vec![all, v6, Selector::any(Transport::Roce)];
     // As many different ones as a card holds.
     let actions: Vec<_> = (0..250).map(|_| action(&mut random)).collect();
+    let templates = (0..TEMPLATES).map(|_| template(&mut random)).collect();
     let mut positions: Vec<PositionEvents> = Vec::new();
     while positions.len() < events {
         let at = match random.below(12) {
@@ -515,8 +517,49 @@ pub fn program(seed: u64, events: usize) -> Program {
         rules: (0..random.below(24))
             .map(|_| rule(&mut random, &actions))
             .collect(),
+        templates,
         reorder_timeout: Some(Nanos::from_micros(200)),
         ..Program::default()
+    }
+}
+
+/// Frames that are made in random programs.
+const TEMPLATES: u64 = 24;
+
+fn template(random: &mut Random) -> Template {
+    let [msn, queue_pair] = [(); 2].map(|()| match random.one_in(2) {
+        true => None,
+        false => Some(random.below(1 << 24) as u32),
+    });
+    let answer = match random.below(8) {
+        0..=2 => Answer::Tcp(TcpAnswer {
+            flags: random.one_of(&[RST | ACK, ACK, FIN | PSH | ACK, SYN]),
+            window: random.number() as u16,
+            number: random.one_of(&[SequenceNumber::First, SequenceNumber::Next]),
+        }),
+        3..=5 => Answer::Roce(RoceAnswer {
+            message: match random.below(3) {
+                0 => RoceMessage::Cnp,
+                _ => RoceMessage::Ack {
+                    syndrome: random.number() as u8,
+                    msn,
+                },
+            },
+            queue_pair,
+            traffic_class: random.number() as u8,
+        }),
+        6 => Answer::Pause(Pause {
+            priorities: random.one_of(&[None, Some(1 << 3), Some(0x81)]),
+            quanta: random.number() as u16,
+        }),
+        _ => {
+            let length = random.one_of(&[14, 59, 60, 64, 65, 300]);
+            Answer::Bytes((0..length).map(|_| random.number() as u8).collect())
+        }
+    };
+    Template {
+        toward: random.one_of(&[Toward::Sender, Toward::Receiver]),
+        answer,
     }
 }
 
@@ -578,7 +621,8 @@ fn rule(random: &mut Random, actions: &[Action]) -> Rule {
     };
     rule.times = Some(1 + random.below(40) as u32);
     rule.action = random.one_of(actions);
-    if rule.action.delay.is_some() || rule.action.reorder.is_some() {
+    if rule.action.delay.is_some() || rule.action.reorder.is_some() || rule.action.inject.is_some()
+    {
         // There is room for so many frames at a time.
         rule.times = Some(1 + random.below(3) as u32);
     }
@@ -607,7 +651,7 @@ fn action(random: &mut Random) -> Action {
     // One thing by itself, or several at once.
     let parts = random.one_of(&[1, 1, 2, 3, 6]);
     for _ in 0..parts {
-        match random.below(16) {
+        match random.below(19) {
             0 | 1 if parts == 1 => action.drop = true,
             2 | 3 => {
                 action.ecn = Some(random.one_of(&[Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce]))
@@ -637,6 +681,11 @@ fn action(random: &mut Random) -> Action {
                     packets: random.one_of(&[1, 2, 3, 10]),
                     of: random.one_of(&[ReorderScope::Connection, ReorderScope::Lane]),
                 });
+            }
+            14..=16 => {
+                action.inject = Some(random.below(TEMPLATES) as u8);
+                // An answer instead of the packet.
+                action.drop = random.one_in(3);
             }
             _ => {
                 action.duplicate = Some(Duplicate {

@@ -4,7 +4,7 @@
 use midwire_driver::{Ecn, Mended, RULE_SLOT};
 use midwire_hw_tests::traffic::{Traffic, program};
 use midwire_hw_tests::{Expected, Rig, Settings, check};
-use midwire_trace::{Actions, Flags, Proto};
+use midwire_trace::{Actions, Flags, Packet, Proto};
 use midwire_virtual_card::Width;
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 type Coverage = BTreeMap<(&'static str, &'static str, u8), u32>;
 
 /// What there is to do to a packet that leaves, and whether it was asked for and done.
-fn kinds(e: &Expected) -> [(&'static str, bool); 23] {
+fn kinds(e: &Expected) -> [(&'static str, bool); 27] {
     let action = &e.action;
     let done = e.egress.map_or(Actions(0), |record| record.actions);
     let ecn = |ecn| action.ecn == Some(ecn) && done.contains(Actions::ECN);
@@ -52,6 +52,18 @@ fn kinds(e: &Expected) -> [(&'static str, bool); 23] {
         ("delay", done.contains(Actions::DELAY)),
         ("reorder", done.contains(Actions::REORDER)),
         ("duplicate", action.duplicate.is_some() && !action.drop),
+        ("inject", e.answer.is_some()),
+        (
+            "inject of its own transport",
+            e.answer
+                .as_ref()
+                .is_some_and(|made| Packet::parse(&made.bytes).proto() == e.ingress.proto),
+        ),
+        ("inject and drop", e.answer.is_some() && action.drop),
+        (
+            "inject and something else",
+            e.answer.is_some() && done != Actions(0),
+        ),
         ("two at once", count == 2),
         ("three at once", count == 3),
         ("four or more at once", count > 3),

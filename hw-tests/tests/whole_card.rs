@@ -3,8 +3,9 @@
 //! run twice, every size of frame, many events, a reset in mid-traffic.
 
 use midwire_driver::{
-    Action, CaptureConfig, Clause, DeclaredConnection, Duplicate, Kind, Lane, Nanos, Position,
-    PositionEvents, Program, Reorder, ReorderScope, Selector, Transport,
+    Action, Answer, CaptureConfig, Clause, DeclaredConnection, Duplicate, Kind, Lane, Nanos,
+    Position, PositionEvents, Program, Reorder, ReorderScope, Rule, Selector, SequenceNumber,
+    TcpAnswer, Template, Toward, Transport,
 };
 use midwire_hw_tests::traffic::{Traffic, program};
 use midwire_hw_tests::{InProcess, Outcome, Rig, Sent, Settings, check};
@@ -648,5 +649,43 @@ fn copies_keep_their_gap() {
         }
         assert_eq!(outcome.accounting.ports[0].copied, 255);
         assert_eq!(outcome.accounting.ports[0].tx_frames, 257);
+    }
+}
+
+/// An answer to every packet of a full line: most find no room to be made, and no frame is lost.
+#[test]
+fn answers_to_every_packet_cost_no_frame() {
+    for width in WIDTHS {
+        let mut rule = Rule::all(Lane::AtoB, Kind::Data);
+        rule.action.inject = Some(0);
+        let program = Program {
+            rules: vec![rule],
+            templates: vec![Template {
+                toward: Toward::Sender,
+                answer: Answer::Tcp(TcpAnswer {
+                    flags: ACK,
+                    window: 100,
+                    number: SequenceNumber::Next,
+                }),
+            }],
+            ..follow(Transport::Tcp, vec![])
+        };
+        let syn = Sent::new(Lane::AtoB, 0, syn());
+        let alone = Sent::new(Lane::AtoB, 0, segment(0, 10, ACK, 1));
+        let burst = (1..500).map(|n| Sent::new(Lane::AtoB, 100_000, segment(10 * n, 10, ACK, 1)));
+        let sent: Vec<_> = [syn, alone].into_iter().chain(burst).collect();
+        let rig = Rig::new(&Settings::new(width));
+        let outcome = rig.run(&program, &sent);
+        assert!(outcome.accounting.complete, "{:?}", outcome.accounting);
+        assert_eq!(outcome.delivered[0].len(), sent.len());
+        let [there, back] = &outcome.counters.lanes;
+        assert_eq!(there.inject_lost + back.injected, 500);
+        assert_eq!(outcome.delivered[1].len() as u64, back.injected);
+        assert!(back.injected > 10, "{}", back.injected);
+        assert!(there.inject_lost > 10, "{}", there.inject_lost);
+        let answer = &outcome.delivered[1][0];
+        let waited = (answer.at - outcome.delivered[0][1].at) / width.clock_ps();
+        println!("{width:?}: the answer left {waited} clocks after the packet");
+        assert!(waited < 250, "{waited}");
     }
 }
