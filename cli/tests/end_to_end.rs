@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use midwire_trace::build::{Path as Route, TcpSegment, tcp, udp};
+use midwire_trace::build::{Path as Route, TcpSegment, roce, tcp, udp};
 use midwire_trace::export::pcapng::{About, Direction, Frame, Writer};
+use midwire_trace::packet::{Bth, Packet, internet_checksum, opcode, transport_checksum};
 use midwire_trace::packet_file::{FilePacket, PacketFile};
 use midwire_trace::{Accounting, Actions, Capture, Lane, Nanos, Tap};
 use serde_json::Value;
@@ -470,6 +471,173 @@ fn mixed(path: &Path) {
         }
     }
     write_frames(path, &list);
+}
+
+/// Packets of connections of TCP over IPv4 (0) and IPv6 (1), of RoCEv2 over both (2 and 3), and of
+/// none (4), that take turns.
+const KINDS: usize = 5;
+
+fn every_kind(turns: u32) -> Vec<Vec<u8>> {
+    let frame = |kind: usize, n: u32| {
+        let route = match kind {
+            0 | 2 => Route::ipv4(40_000, 5001),
+            1 | 3 => Route::ipv6(40_000, 5001),
+            _ => Route::ipv4(7, 9),
+        };
+        let payload = [n as u8; 100];
+        match kind {
+            0 | 1 => {
+                let segment = TcpSegment {
+                    seq: if n == 0 { 0 } else { 1 + (n - 1) * 100 },
+                    flags: if n == 0 { 0x02 } else { 0x18 },
+                    window: 1000,
+                    ..TcpSegment::default()
+                };
+                tcp(&route, &segment, if n == 0 { &[] } else { &payload })
+            }
+            2 | 3 => {
+                let bth = Bth {
+                    opcode: opcode::SEND_ONLY,
+                    psn: n,
+                    dest_qp: 17,
+                    ..Bth::default()
+                };
+                roce(&route, &bth, &[], &payload)
+            }
+            _ => udp(&route, &payload),
+        }
+    };
+    (0..turns)
+        .flat_map(|n| (0..KINDS).map(move |kind| (kind, n)))
+        .map(|(kind, n)| frame(kind, n))
+        .collect()
+}
+
+/// Whether the checksums of a frame are right: IPv4's, the transport's, RoCE's.
+fn right(frame: &[u8]) -> (bool, bool, bool) {
+    let packet = Packet::parse(frame);
+    let net = packet.net.expect("IP");
+    let header = &frame[packet.l3_offset..packet.l4_offset];
+    let roce = packet.roce();
+    let end = packet.payload_offset + packet.payload_len + if roce.is_some() { 4 } else { 0 };
+    let segment = &frame[packet.l4_offset..end];
+    (
+        net.src.is_ipv6() || internet_checksum(header) == 0,
+        // RoCE goes without.
+        roce.is_some() || transport_checksum(&net, segment) == 0,
+        roce.is_none_or(|roce| roce.icrc == packet.expected_icrc(frame)),
+    )
+}
+
+const EDITS: &str = "\
+endpoints:
+  a: {pcap: {in: frames.pcapng}}
+  b: {pcap: {out: seen.pcapng}}
+capture: {snapshot: 2048}
+timeouts: {quiet: 1ms}
+events:
+  - {connection: 0, direction: a-to-b, packet: 1, action: {set: {ttl: 1}}}
+  - {connection: 1, direction: a-to-b, packet: 1, action: {set: {ttl: 1}}}
+  - {connection: 2, direction: a-to-b, psn: 1, action: {set: {dscp: 46}}}
+  - {connection: 3, direction: a-to-b, psn: 1, action: {set: {dscp: 46}, ecn: ect0}}
+  - {connection: 0, direction: a-to-b, packet: 2, action: {set: {tcp-window: 5, tcp-flags: [rst, ack]}}}
+  - {connection: 1, direction: a-to-b, packet: 2, action: {break: l4}}
+  - {connection: 2, direction: a-to-b, psn: 2, action: {set: {mig-req: true}}}
+  - {connection: 3, direction: a-to-b, psn: 2, action: {corrupt: {mask: 0x80, mend: all}}}
+  - {connection: 0, direction: a-to-b, packet: 3, action: {break: ip, ecn: ect1}}
+  - {connection: 1, direction: a-to-b, packet: 3, action: {truncate: 60}}
+  - {connection: 2, direction: a-to-b, psn: 3, action: {break: [fcs, icrc]}}
+  - {connection: 3, direction: a-to-b, psn: 3, action: {corrupt: {}}}
+  - {connection: none, direction: a-to-b, packet: 2, action: {set: {offset: 1, value: \"aa bb cc\"}}}
+  - {connection: none, direction: a-to-b, packet: 3, action: {ecn: ce, set: {ttl: 9}}}
+  - {connection: 2, direction: a-to-b, psn: 4, action: {break: icrc}}
+";
+
+#[test]
+fn edits_leave_the_bytes_and_checksums_that_were_asked_for() {
+    let plan = Plan::new(EDITS);
+    let came = every_kind(6);
+    write_frames(&plan.path("frames.pcapng"), &came);
+    let output = plan.run("run").expect("no hosts are needed");
+    let told = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(code(&output), 0, "{told}");
+    let mut left = read_frames(&plan.path("run/seen.pcapng"));
+    // A frame with a wrong FCS is not received.
+    left.insert(3 * KINDS + 2, Vec::new());
+    assert_eq!(left.len(), came.len());
+    let frame = |turn: usize, kind: usize| &left[KINDS * turn + kind][..];
+    let header = |turn, kind| Packet::parse(frame(turn, kind)).net.expect("IP");
+    let all = (true, true, true);
+    for (turn, kind, checksums) in [
+        (1, 0, all),
+        (1, 1, all),
+        (1, 2, all),
+        (1, 3, all),
+        (2, 0, all),
+        (2, 1, (true, false, true)),
+        (2, 2, all),
+        (2, 3, all),
+        (3, 0, (false, true, true)),
+        (4, 2, (true, true, false)),
+        (3, 3, (true, true, false)),
+        (1, 4, all),
+        (2, 4, all),
+    ] {
+        assert_eq!(right(frame(turn, kind)), checksums, "turn {turn} of {kind}");
+        assert_ne!(
+            frame(turn, kind),
+            came[KINDS * turn + kind],
+            "turn {turn} of {kind}"
+        );
+    }
+    assert_eq!((header(1, 0).ttl, header(1, 1).ttl), (1, 1));
+    let class = |turn, kind| header(turn, kind).traffic_class;
+    assert_eq!((class(1, 2) >> 2, class(1, 3)), (46, 46 << 2 | 2));
+    assert_eq!(
+        (class(3, 0) & 3, class(2, 4) & 3, header(2, 4).ttl),
+        (1, 3, 9)
+    );
+    let packet = Packet::parse(frame(2, 0));
+    let tcp = packet.tcp().expect("TCP");
+    assert_eq!((tcp.window, tcp.flags), (5, 0x14));
+    let packet = Packet::parse(frame(2, 2));
+    assert_eq!(packet.roce().expect("RoCE").bth.byte1 & 0x40, 0x40);
+    let payload = |kind: usize, turn, n: usize| {
+        frame(turn, kind)[Packet::parse(frame(turn, kind)).payload_offset + n]
+    };
+    assert_eq!((payload(3, 2, 0), payload(3, 3, 0)), (0x82, 0x02));
+    assert_eq!(
+        [0, 1, 2, 3, 4].map(|n| payload(4, 1, n)),
+        [1, 0xaa, 0xbb, 0xcc, 1]
+    );
+    assert_eq!(frame(3, 1), &came[KINDS * 3 + 1][..60]);
+    // All else is untouched.
+    let touched = |n: usize| match (n / KINDS, n % KINDS) {
+        (turn, 4) => turn == 1 || turn == 2,
+        (turn, kind) => (1..4).contains(&turn) || (turn, kind) == (4, 2),
+    };
+    for n in (0..came.len()).filter(|n| !touched(*n)) {
+        // A SYN is padded to the shortest frame.
+        let length = came[n].len();
+        assert!(
+            left[n][..length] == came[n] && left[n].len() == length.max(60),
+            "frame {n}"
+        );
+    }
+
+    let run = json(&output);
+    let firing = |event: usize| &run["findings"]["events"][event]["firings"][0];
+    let ttl = serde_json::json!([{"offset": 22, "before": 64, "after": 1}]);
+    assert_eq!(firing(0)["set"], ttl);
+    assert_eq!(firing(9)["length"], serde_json::json!([174, 60]));
+    let broken = firing(10)["checksums"].as_array().expect("checksums");
+    assert_eq!(broken.len(), 2);
+    assert!(
+        broken
+            .iter()
+            .all(|sum| sum["asked"] == "broken" && sum["after"] == false)
+    );
+    assert!(told.contains("became"), "{told}");
 }
 
 const RULES: &str = "\

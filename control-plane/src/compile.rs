@@ -6,7 +6,7 @@ use midwire_trace::{Record, chance};
 
 use crate::merge::{self, MergedClause, Position, PositionKey};
 use crate::plan::{
-    Action, CorruptBase, Event, Iterations, Network, Plan, ReorderScope, Selector, Transport,
+    Action, Base, Ecn, Event, Iterations, Network, Plan, ReorderScope, Selector, Transport,
     lane_from,
 };
 use crate::run_file::{ClauseRecord, PositionRecord, Recorded, RuleRecord};
@@ -236,20 +236,57 @@ fn rule(rule: driver::Rule, event: &Event, gate: Gate, index: usize, seed: u64) 
     }
 }
 
+fn base(base: Base) -> driver::Base {
+    match base {
+        Base::Frame => driver::Base::Frame,
+        Base::Ip => driver::Base::Ip,
+        Base::Transport => driver::Base::Transport,
+        Base::Payload => driver::Base::Payload,
+    }
+}
+
 fn action(action: &Action, gate: Gate) -> driver::Action {
+    // A checked plan's can be carried out.
+    let set = action.set.as_ref().and_then(|set| set.write().ok());
+    let mend = action.mend().ok().flatten().unwrap_or_default();
     driver::Action {
         drop: action.drop,
-        ecn: action.ecn.then_some(driver::Ecn::Ce),
-        corrupt: action.corrupt.map(|corrupt| driver::Corrupt {
-            base: match corrupt.at {
-                CorruptBase::Frame => driver::Base::Frame,
-                CorruptBase::Ip => driver::Base::Ip,
-                CorruptBase::Transport => driver::Base::Transport,
-                CorruptBase::Payload => driver::Base::Payload,
+        ecn: action.ecn.map(|ecn| match ecn {
+            Ecn::NotEct => driver::Ecn::NotEct,
+            Ecn::Ect1 => driver::Ecn::Ect1,
+            Ecn::Ect0 => driver::Ecn::Ect0,
+            Ecn::Ce => driver::Ecn::Ce,
+        }),
+        set: set.map(|write| driver::Set {
+            base: base(write.base),
+            offset: write.offset,
+            mask: write.mask,
+            value: write.value,
+            ip6: match write.ip6_earlier {
+                0 => driver::Ip6Place::Same,
+                4 => driver::Ip6Place::NibbleBefore,
+                _ => driver::Ip6Place::ByteBefore,
             },
+        }),
+        corrupt: action.corrupt.map(|corrupt| driver::Corrupt {
+            base: base(corrupt.at),
             offset: corrupt.offset,
             mask: corrupt.mask,
         }),
+        broken: driver::Broken {
+            fcs: action.broken.fcs,
+            ip: action.broken.ip,
+            transport: action.broken.l4,
+            icrc: action.broken.icrc,
+        },
+        mended: driver::Mended {
+            ip: mend.ip,
+            transport: mend.l4,
+            icrc: mend.icrc,
+        },
+        truncate: action
+            .truncate
+            .map(|bytes| u16::try_from(bytes).unwrap_or(u16::MAX)),
         delay: action.delay.map(|delay| driver::Nanos(delay.as_nanos())),
         reorder: action.reorder.map(|reorder| driver::Reorder {
             // A plan's numbers are in range.

@@ -121,6 +121,10 @@ pub fn findings() -> Findings {
         copies: None,
         ecn: None,
         changed: Vec::new(),
+        set: Vec::new(),
+        corrupted: None,
+        checksums: Vec::new(),
+        length: None,
     };
     Findings {
         events: vec![EventRecord {

@@ -11,6 +11,7 @@
 mod analyze;
 pub mod bench;
 mod compile;
+mod edits;
 mod error;
 pub mod expect;
 mod explicit;

@@ -10,10 +10,13 @@ use midwire_analysis::report::Check;
 use midwire_trace::packet::Packet;
 use midwire_trace::{Actions, Capture, Flags, Lane, Record, Tap};
 
+use crate::compile::events_at;
+use crate::edits::Came;
+use crate::merge;
 use crate::plan::{Action, Duration, Event};
 use crate::run_file::{
-    ChangedByte, CopiesMeasure, DelayMeasure, EventRecord, Firing, MoveMeasure, PositionRecord,
-    Recorded,
+    ChangedByte, ChecksumAsked, ChecksumMeasure, ChecksumName, CopiesMeasure, DelayMeasure,
+    EventRecord, Firing, MoveMeasure, PositionRecord, Recorded,
 };
 use crate::select::wanted;
 use crate::text::{time, times};
@@ -266,6 +269,8 @@ fn disagreement(position: &PositionRecord, touched: &TouchedPackets) -> Option<C
     })
 }
 
+/// What is shorter is padded with zeros.
+const MIN_FRAME: u32 = 60;
 /// Firings that are told one by one.
 const TOLD: usize = 4;
 /// Firings that `run.json` holds of an event.
@@ -326,7 +331,21 @@ fn measure(
     hits.retain(|hit| event.action.drop || !lost(hit));
     let dropped = before - hits.len();
 
-    let firings: Vec<Firing> = hits.iter().map(|hit| firing(event, hit)).collect();
+    // What all events at its position ask of a packet.
+    let whole = |hit: &Hit<'_>| {
+        let all = &recorded.plan.parsed.events;
+        let actions = events_at(recorded, &hit.ingress.record)
+            .iter()
+            .filter_map(|number| Some(&all.get(number.checked_sub(1)? as usize)?.action));
+        let all = actions
+            .cloned()
+            .reduce(|all, action| merge::join(&all, &action));
+        all.unwrap_or_else(|| event.action.clone())
+    };
+    let firings: Vec<Firing> = hits
+        .iter()
+        .map(|hit| firing(event, &whole(hit), hit))
+        .collect();
     let done_times = firings
         .iter()
         .filter(|firing| firing.failure.is_none())
@@ -425,7 +444,7 @@ fn extremes(firings: &[Firing]) -> String {
     text
 }
 
-fn firing(event: &Event, hit: &Hit<'_>) -> Firing {
+fn firing(event: &Event, whole: &Action, hit: &Hit<'_>) -> Firing {
     let Hit {
         ingress,
         egress,
@@ -444,6 +463,10 @@ fn firing(event: &Event, hit: &Hit<'_>) -> Firing {
         copies: None,
         ecn: None,
         changed: Vec::new(),
+        set: Vec::new(),
+        corrupted: None,
+        checksums: Vec::new(),
+        length: None,
     };
     if asked.drop {
         if egress.is_some() {
@@ -517,23 +540,107 @@ fn firing(event: &Event, hit: &Hit<'_>) -> Firing {
             firing.failure = Some("a copy differs from the packet".to_owned());
         }
     }
-    if asked.ecn {
-        let left_as_ce = firing.ecn.is_none_or(|(_, after)| after == 3);
-        if !done.contains(Actions::ECN) || !left_as_ce {
-            firing.failure = Some("it was not marked: no IP packet".to_owned());
-        }
-    }
-    if let Some(corrupt) = asked.corrupt {
-        let whole = usize::from(ingress.record.length) <= ingress.snapshot.len();
-        let flipped = firing
-            .changed
-            .iter()
-            .any(|byte| byte.before ^ byte.after == corrupt.mask);
-        if !done.contains(Actions::CORRUPT) || (whole && !flipped) {
-            firing.failure = Some("it was not changed: the byte lies beyond its end".to_owned());
-        }
+    if let Some(failure) = edited(asked, whole, ingress, egress, &mut firing) {
+        firing.failure = Some(failure);
     }
     firing
+}
+
+/// Measures what changed in the bytes of a packet; what is wrong with that.
+fn edited(
+    asked: &Action,
+    whole: &Action,
+    ingress: &Seen,
+    egress: &Seen,
+    firing: &mut Firing,
+) -> Option<String> {
+    let done = egress.record.actions;
+    let came = Came::new(&ingress.snapshot, ingress.record.length.into());
+    let both = |at: usize| {
+        Some(ChangedByte {
+            offset: at as u32,
+            before: *ingress.snapshot.get(at)?,
+            after: *egress.snapshot.get(at)?,
+        })
+    };
+    let written = asked.set.iter().flat_map(|set| came.set(set));
+    firing.set = written.filter_map(|byte| both(byte.offset)).collect();
+    let corrupted = asked.corrupt.and_then(|corrupt| came.corrupt(&corrupt));
+    firing.corrupted = corrupted.and_then(both);
+    if let Some(bytes) = asked.truncate {
+        let (before, after) = (ingress.record.length, egress.record.length);
+        firing.length = Some((before, after));
+        if !done.contains(Actions::TRUNCATE) {
+            return Some(format!("it was not cut: it has {before} bytes"));
+        }
+        if u32::from(after) != bytes.max(MIN_FRAME) {
+            return Some(format!("it left with {after} bytes"));
+        }
+    }
+    if asked.ecn.is_some() && !done.contains(Actions::ECN) {
+        return Some("it was not marked: no IP packet".to_owned());
+    }
+    if asked.set.is_some() && !done.contains(Actions::SET) {
+        return Some("it was not set: it has no such header, or ends before it".to_owned());
+    }
+    if asked.corrupt.is_some() {
+        let end = usize::from(ingress.record.length);
+        let is_there = corrupted.is_some_and(|at| at < end);
+        if !done.contains(Actions::CORRUPT) || !is_there {
+            return Some("it was not changed: the byte lies beyond its end".to_owned());
+        }
+    }
+    if let Some(name) = came.lacks(asked) {
+        return Some(format!("it has no {name} to break"));
+    }
+    if !asked.broken.is_none() && !done.contains(Actions::CORRUPT) {
+        return Some("no checksum was broken: it is cut off".to_owned());
+    }
+    if asked.broken.fcs {
+        let wrong = egress.record.flags.contains(Flags::ERROR);
+        firing.checksums.push(ChecksumMeasure {
+            name: ChecksumName::Fcs,
+            asked: ChecksumAsked::Broken,
+            before: Some(!ingress.record.flags.contains(Flags::ERROR)),
+            after: Some(!wrong),
+        });
+    }
+    let changes = asked.set.is_some()
+        || asked.corrupt.is_some()
+        || asked.ecn.is_some()
+        || !asked.broken.is_none();
+    if !changes {
+        return None;
+    }
+    // What an event at another position of the packet asks for is not known here.
+    if ingress.record.flags.contains(Flags::MULTI) {
+        return firing
+            .checksums
+            .iter()
+            .any(|fcs| fcs.after == Some(true))
+            .then(|| "its FCS left right".to_owned());
+    }
+    firing
+        .checksums
+        .extend(came.checksums(whole, &egress.snapshot));
+    let failed = firing
+        .checksums
+        .iter()
+        .find_map(|checksum| match checksum.asked {
+            ChecksumAsked::Mended => (checksum.before == Some(true)
+                && checksum.after == Some(false))
+            .then(|| format!("its {} left wrong", checksum.name)),
+            ChecksumAsked::Broken => (checksum.before != Some(false)
+                && checksum.after == Some(true))
+            .then(|| format!("its {} left right", checksum.name)),
+        });
+    let differs =
+        came.difference(whole, &egress.snapshot)
+            .map(|at| match egress.snapshot.get(at) {
+                Some(byte) => format!("byte {at} of the frame left as {byte:#04x}"),
+                None => format!("byte {at} of the frame did not leave"),
+            });
+    differs.or(failed)
 }
 
 fn tell(event: &Event, firing: &Firing, start_ns: u64) -> String {
@@ -571,27 +678,57 @@ fn tell(event: &Event, firing: &Firing, start_ns: u64) -> String {
         };
         parts.push(format!("{copies} by {} {}", time(gap), against(gap, asked)));
     }
-    if event.action.ecn {
+    if let Some(ecn) = event.action.ecn {
         parts.push(match firing.ecn {
-            Some((before, _)) => format!("{} became CE {at}", ecn_name(before)),
-            None => format!("marked CE {at}"),
+            Some((before, after)) => {
+                format!("{} became {} {at}", ecn_name(before), ecn_name(after))
+            }
+            None => format!("marked {} {at}", ecn_name(ecn as u8)),
         });
     }
-    if let Some(corrupt) = event.action.corrupt {
-        let byte = firing
-            .changed
-            .iter()
-            .find(|byte| byte.before ^ byte.after == corrupt.mask);
-        parts.push(match byte {
-            Some(ChangedByte {
-                offset,
-                before,
-                after,
-            }) => {
-                format!("byte {offset} of the frame {before:#04x} became {after:#04x} {at}")
+    if event.action.set.is_some() {
+        parts.push(match &firing.set[..] {
+            [] => format!("set behind the snapshot {at}"),
+            [byte] => format!("{byte} {at}"),
+            [first, .., last] => {
+                let hex = |of: fn(&ChangedByte) -> u8| {
+                    let bytes = firing.set.iter().map(|byte| format!("{:02x}", of(byte)));
+                    bytes.collect::<Vec<_>>().join(" ")
+                };
+                format!(
+                    "bytes {} to {} of the frame {} became {} {at}",
+                    first.offset,
+                    last.offset,
+                    hex(|byte| byte.before),
+                    hex(|byte| byte.after)
+                )
             }
+        });
+    }
+    if event.action.corrupt.is_some() {
+        parts.push(match firing.corrupted {
+            Some(byte) => format!("{byte} {at}"),
             None => format!("changed behind the snapshot {at}"),
         });
+    }
+    if let Some((before, after)) = firing.length {
+        parts.push(format!("cut from {before} to {after} bytes {at}"));
+    }
+    // What ECN changes is made good without being asked for.
+    let told = event.action.set.is_some() || event.action.corrupt.is_some();
+    for (asked, after, word) in [
+        (ChecksumAsked::Broken, false, "wrong"),
+        (ChecksumAsked::Mended, true, "right"),
+    ] {
+        let names: Vec<_> = firing
+            .checksums
+            .iter()
+            .filter(|checksum| (checksum.asked, checksum.after) == (asked, Some(after)))
+            .map(|checksum| checksum.name.to_string())
+            .collect();
+        if !names.is_empty() && (told || asked == ChecksumAsked::Broken) {
+            parts.push(format!("{} {word} {at}", names.join(" and ")));
+        }
     }
     if parts.is_empty() {
         parts.push(format!("happened {at}"));
@@ -640,6 +777,8 @@ mod tests {
     use crate::run_file::ClauseRecord;
     use crate::triggers::Gate;
     use midwire_trace::Nanos;
+    use midwire_trace::build::{Path, TcpSegment, tcp};
+    use midwire_trace::packet::tcp_flags;
 
     const SLOT: u32 = 7;
 
@@ -724,11 +863,13 @@ mod tests {
         position: PositionRecord,
         packets: &TouchedPackets,
     ) -> EventRecord {
-        let recorded = Recorded {
+        let mut recorded = Recorded {
             positions: vec![position],
             ..fixture::recorded()
         };
-        measure(1, &event(action), &recorded, &[0], packets, None)
+        let event = event(action);
+        recorded.plan.parsed.events = vec![event.clone()];
+        measure(1, &event, &recorded, &[0], packets, None)
     }
 
     #[test]
@@ -926,6 +1067,161 @@ mod tests {
                 .starts_with("byte 60 of the frame 0x00 became 0x10")
         );
         assert!(!corrupted("0x11").done);
+    }
+
+    /// A segment with right checksums, in IPv4 or IPv6.
+    fn segment(ip6: bool) -> Vec<u8> {
+        let path = if ip6 {
+            Path::ipv6(40_000, 5001)
+        } else {
+            Path::ipv4(40_000, 5001)
+        };
+        let segment = TcpSegment {
+            flags: tcp_flags::ACK,
+            window: 0x1234,
+            ..TcpSegment::default()
+        };
+        tcp(&path, &segment, b"payload")
+    }
+
+    /// What is measured of two packets that came as one of these and left as the other.
+    fn edited(action: &str, done: Actions, came: &[u8], left: &[u8]) -> EventRecord {
+        let packet = |id, n| {
+            (
+                seen(id, n, Tap::Ingress, 5_000, done, came),
+                Some(seen(id, n, Tap::Egress, 5_100, done, left)),
+            )
+        };
+        measured(action, vec![packet(1, 1), packet(2, 2)])
+    }
+
+    #[test]
+    fn set_fields_and_mended_checksums_are_looked_for_where_they_stand() {
+        // By hand: the window is 0x1234 and becomes 0, so the checksum grows by as much.
+        let came = segment(false);
+        let mut left = came.clone();
+        left[48..50].fill(0);
+        let checksum = u16::from_be_bytes([came[50], came[51]]);
+        let (sum, carry) = checksum.overflowing_add(0x1234);
+        let mended = sum + u16::from(carry);
+        left[50..52].copy_from_slice(&mended.to_be_bytes());
+        let record = edited("{set: {tcp-window: 0}}", Actions::SET, &came, &left);
+        assert!(record.done, "{record:?}");
+        assert!(
+            record.measured.starts_with(
+                "bytes 48 to 49 of the frame 12 34 became 00 00 at 4000 ns, IP checksum and L4 checksum right"
+            ),
+            "{}",
+            record.measured
+        );
+
+        let mut stale = left.clone();
+        stale[50..52].copy_from_slice(&came[50..52]);
+        let wrong = |action: &str, left: &[u8], why: &str| {
+            let record = edited(action, Actions::SET, &came, left);
+            assert!(
+                !record.done && record.measured.contains(why),
+                "{}",
+                record.measured
+            );
+        };
+        wrong(
+            "{set: {tcp-window: 0}}",
+            &stale,
+            "its L4 checksum left wrong",
+        );
+        wrong(
+            "{set: {tcp-window: 1}}",
+            &left,
+            "byte 49 of the frame left as 0x00",
+        );
+        let record = edited(
+            "{set: {tcp-window: 0, mend: none}}",
+            Actions::SET,
+            &came,
+            &stale,
+        );
+        assert!(record.done, "{}", record.measured);
+        let record = edited("{set: {tcp-window: 0}}", Actions(0), &came, &came);
+        assert!(
+            record.measured.contains("it was not set"),
+            "{}",
+            record.measured
+        );
+    }
+
+    #[test]
+    fn fields_of_ip_stand_elsewhere_in_ipv6() {
+        // RFC 791 and RFC 8200: TTL byte 8 or 7; DSCP the upper six bits of byte 1, or of the
+        // eight that begin with the lower half of byte 0.
+        let set = |ip6: bool, change: &dyn Fn(&mut [u8])| {
+            let came = segment(ip6);
+            let mut left = came.clone();
+            change(&mut left[14..]);
+            (came, left)
+        };
+        for (action, (came, left)) in [
+            ("{set: {ttl: 1, mend: none}}", set(false, &|ip| ip[8] = 1)),
+            ("{set: {ttl: 1}}", set(true, &|ip| ip[7] = 1)),
+            (
+                "{set: {dscp: 46, mend: none}}",
+                set(false, &|ip| ip[1] = ip[1] & 3 | 46 << 2),
+            ),
+            (
+                "{set: {dscp: 46}}",
+                set(true, &|ip| {
+                    ip[0] = 0x60 | 46 >> 2;
+                    ip[1] = ip[1] & 0x3f | (46 & 3) << 6;
+                }),
+            ),
+        ] {
+            let record = edited(action, Actions::SET, &came, &left);
+            assert!(record.done, "{action}: {}", record.measured);
+            assert!(!edited(action, Actions::SET, &came, &came).done, "{action}");
+        }
+    }
+
+    #[test]
+    fn broken_checksums_and_cut_frames_are_seen() {
+        let came = segment(false);
+        let mut left = came.clone();
+        left[50] ^= 0x55;
+        let record = edited("{break: l4}", Actions::CORRUPT, &came, &left);
+        assert!(record.done, "{}", record.measured);
+        assert!(
+            record.measured.starts_with("L4 checksum wrong at 4000 ns"),
+            "{}",
+            record.measured
+        );
+        for (action, left, why) in [
+            ("{break: l4}", &came, "its L4 checksum left right"),
+            ("{break: icrc}", &left, "it has no ICRC to break"),
+            ("{break: fcs}", &came, "its FCS left right"),
+            ("{truncate: 1000}", &came, "it left with"),
+        ] {
+            let done = Actions::CORRUPT | Actions::TRUNCATE;
+            let record = edited(action, done, &came, left);
+            assert!(
+                !record.done && record.measured.contains(why),
+                "{}",
+                record.measured
+            );
+        }
+        let mut cut = came.clone();
+        cut.truncate(60);
+        let record = edited("{truncate: 40}", Actions::TRUNCATE, &came, &cut);
+        assert!(record.done, "{}", record.measured);
+        assert!(
+            record.measured.starts_with("cut from 61 to 60 bytes"),
+            "{}",
+            record.measured
+        );
+        let record = edited("{truncate: 61}", Actions(0), &came, &came);
+        assert!(
+            record.measured.contains("it was not cut: it has 61 bytes"),
+            "{}",
+            record.measured
+        );
     }
 
     #[test]

@@ -85,8 +85,11 @@ fn combine(a: &Action, b: &Action) -> Result<Action, &'static str> {
     if a.drop || b.drop {
         return Err("a packet that is dropped can't have another event");
     }
-    if a.ecn && b.ecn {
+    if a.ecn.is_some() && b.ecn.is_some() {
         return Err("both mark it");
+    }
+    if a.set.is_some() && b.set.is_some() {
+        return Err("both set bytes of it, and there is one set for a packet");
     }
     if a.corrupt.is_some() && b.corrupt.is_some() {
         return Err("both corrupt it, and one byte can be changed");
@@ -100,14 +103,24 @@ fn combine(a: &Action, b: &Action) -> Result<Action, &'static str> {
     if a.duplicate.is_some() && b.duplicate.is_some() {
         return Err("both duplicate it");
     }
-    Ok(Action {
+    if a.truncate.is_some() && b.truncate.is_some() {
+        return Err("both truncate it");
+    }
+    let both = Action {
         drop: false,
-        ecn: a.ecn || b.ecn,
+        ecn: a.ecn.or(b.ecn),
+        set: a.set.clone().or_else(|| b.set.clone()),
         corrupt: a.corrupt.or(b.corrupt),
+        broken: a.broken.and(b.broken),
+        truncate: a.truncate.or(b.truncate),
         delay: a.delay.or(b.delay),
         reorder: a.reorder.or(b.reorder),
         duplicate: a.duplicate.or(b.duplicate),
-    })
+    };
+    match both.mend() {
+        Ok(_) => Ok(both),
+        Err(()) => Err("set and corrupt change it together: expected the same mend at both"),
+    }
 }
 
 /// What the card makes of the actions of several events that hit a packet: flags are joined, of
@@ -119,14 +132,22 @@ pub fn join(a: &Action, b: &Action) -> Action {
             ..Action::default()
         };
     }
-    Action {
+    let mut both = Action {
         drop: false,
-        ecn: a.ecn || b.ecn,
+        ecn: a.ecn.or(b.ecn),
+        set: a.set.clone().or_else(|| b.set.clone()),
         corrupt: a.corrupt.or(b.corrupt),
+        broken: a.broken.and(b.broken),
+        truncate: a.truncate.or(b.truncate),
         delay: a.delay.max(b.delay),
         reorder: a.reorder.or(b.reorder),
         duplicate: a.duplicate.or(b.duplicate),
+    };
+    if let (Some(set), Some(corrupt)) = (&mut both.set, &mut both.corrupt) {
+        set.mend = set.mend.and(corrupt.mend);
+        corrupt.mend = set.mend;
     }
+    both
 }
 
 /// The clauses of one position from the events that name it, given with their indices.

@@ -291,9 +291,69 @@ pub struct Firing {
     /// ECN field before and after, 0 to 3, when the snapshots hold it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecn: Option<(u8, u8)>,
-    /// Bytes of the snapshots that differ, checksums of an ECN event included.
+    /// Bytes of the snapshots that differ, mended checksums included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed: Vec<ChangedByte>,
+    /// Bytes that a set wrote to, as far as the snapshots show them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<ChangedByte>,
+    /// The byte that a corruption changed, when the snapshots show it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub corrupted: Option<ChangedByte>,
+    /// Checksums that were to be made good or to be left wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checksums: Vec<ChecksumMeasure>,
+    /// Bytes of the frame before and after it was cut off, without FCS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<(u16, u16)>,
+}
+
+/// A checksum of a packet, asked against found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChecksumMeasure {
+    /// Which.
+    pub name: ChecksumName,
+    /// What was to happen to it.
+    pub asked: ChecksumAsked,
+    /// It was right as the packet came; nothing when the snapshot does not tell.
+    pub before: Option<bool>,
+    /// It was right as the packet left.
+    pub after: Option<bool>,
+}
+
+/// Names a checksum, as plans do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChecksumName {
+    /// The frame's.
+    Fcs,
+    /// That of the IPv4 header.
+    Ip,
+    /// TCP's or UDP's.
+    L4,
+    /// RoCE's invariant CRC.
+    Icrc,
+}
+
+impl std::fmt::Display for ChecksumName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ChecksumName::Fcs => "FCS",
+            ChecksumName::Ip => "IP checksum",
+            ChecksumName::L4 => "L4 checksum",
+            ChecksumName::Icrc => "ICRC",
+        })
+    }
+}
+
+/// What was to happen to a checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChecksumAsked {
+    /// Changes are made good in it.
+    Mended,
+    /// It leaves wrong.
+    Broken,
 }
 
 /// A delay, asked and measured from first beat at ingress to first beat at egress.
@@ -338,6 +398,20 @@ pub struct ChangedByte {
     pub before: u8,
     /// As it left.
     pub after: u8,
+}
+
+impl std::fmt::Display for ChangedByte {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ChangedByte {
+            offset,
+            before,
+            after,
+        } = self;
+        write!(
+            f,
+            "byte {offset} of the frame {before:#04x} became {after:#04x}"
+        )
+    }
 }
 
 /// Whether every packet is accounted for.

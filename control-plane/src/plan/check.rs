@@ -7,10 +7,11 @@
 use midwire_endpoints::{Cidr, Port, TapHost, route};
 use midwire_trace::Lane;
 
+use super::edit::SetMistake;
 use super::source::{Node, Step, at};
 use super::{
-    Action, CardTime, Connections, Endpoint, Endpoints, Event, Expectation, Iterations, Kind,
-    Mistake, Network, Plan, RunLength, Selector, Site, TcpTraffic, Traffic, Transport,
+    Action, Base, CardTime, Connections, Endpoint, Endpoints, Event, Expectation, Iterations, Kind,
+    Mistake, Network, Plan, RunLength, Selector, Set, Site, TcpTraffic, Traffic, Transport,
 };
 use crate::merge::{self, PositionKey};
 use crate::select::{MAX_RULES, Selection, select};
@@ -625,18 +626,8 @@ impl<'a> Checker<'a> {
                 );
             }
         }
-        let needs = |kind: &Kind| match kind {
-            Kind::Nak | Kind::Cnp => Some(Transport::Roce),
-            Kind::Syn | Kind::Fin | Kind::Rst => Some(Transport::Tcp),
-            Kind::Data => match event.numbers()? {
-                ("psn", _) => Some(Transport::Roce),
-                ("packet", numbers) if numbers.is_all() => None,
-                ("count", _) => None,
-                _ => Some(Transport::Tcp),
-            },
-            Kind::Ack | Kind::Any => None,
-        };
-        let excluded = |kind: &Kind| needs(kind).filter(|&transport| self.excluded(transport));
+        let excluded =
+            |kind: &Kind| transport_of(kind, event).filter(|&transport| self.excluded(transport));
         let out: Option<Vec<_>> = kinds.iter().map(excluded).collect();
         let keeps_out = match event.connection {
             Connections::None => None,
@@ -674,23 +665,24 @@ impl<'a> Checker<'a> {
 
     fn action(&mut self, i: usize, event: &Event, works: bool) {
         let n = i + 1;
+        let action = &event.action;
         let Action {
             drop,
-            ecn,
+            set,
             corrupt,
             delay,
             reorder,
             duplicate,
-        } = &event.action;
-        let others = *ecn
-            || corrupt.is_some()
-            || delay.is_some()
-            || reorder.is_some()
-            || duplicate.is_some();
+            ..
+        } = action;
+        let others = Action {
+            drop: false,
+            ..action.clone()
+        } != Action::default();
         if !drop && !others && !works {
             self.mistake(
                 at!["events", i, "action"],
-                format!("event {n} does nothing, and no event waits for it: expected drop, ecn, corrupt, delay, reorder or duplicate"),
+                format!("event {n} does nothing, and no event waits for it: expected drop, ecn, set, corrupt, break, truncate, delay, reorder or duplicate"),
             );
         }
         if *drop && others {
@@ -699,6 +691,34 @@ impl<'a> Checker<'a> {
                 format!("event {n}: a packet that is dropped can't have another action, expected drop alone"),
             );
         }
+        if let Some(set) = set
+            && let Err(SetMistake { key, reason }) = set.write()
+        {
+            let path: Vec<Step<'_>> = at!["events", i, "action", "set"]
+                .iter()
+                .copied()
+                .chain(key.map(Step::Key))
+                .collect();
+            self.mistake(&path, format!("event {n}: {reason}"));
+        }
+        if action.mend().is_err() {
+            self.mistake(
+                at!["events", i, "action", "corrupt"],
+                format!("event {n}: set and corrupt change the packet together, so the same checksums are mended: expected the same mend at both (set has all by default, corrupt none)"),
+            );
+        }
+        if let Some(bytes) = action.truncate
+            && !(1..MAX_FRAME).contains(&u64::from(bytes))
+        {
+            self.mistake(
+                at!["events", i, "action", "truncate"],
+                format!(
+                    "event {n}: {bytes} bytes are kept, expected 1 to {}",
+                    MAX_FRAME - 1
+                ),
+            );
+        }
+        self.edited_transport(i, event);
         if let Some(delay) = delay
             && !(1..=MAX_DELAY_NS).contains(&delay.as_nanos())
         {
@@ -751,12 +771,52 @@ impl<'a> Checker<'a> {
                 .kinds()
                 .iter()
                 .all(|kind| matches!(kind, Kind::Ack | Kind::Syn | Kind::Rst));
-            if bare && corrupt.at == super::CorruptBase::Payload {
+            if bare && corrupt.at == Base::Payload {
                 self.mistake(
                     at!["events", i, "action", "corrupt"],
                     format!("event {n}: {} packets have no payload to corrupt, expected at: frame, ip or transport", event.kinds().first().unwrap_or(&Kind::Ack)),
                 );
             }
+        }
+    }
+
+    /// Whether the packets have the fields and checksums that are to change.
+    fn edited_transport(&mut self, i: usize, event: &Event) {
+        let n = i + 1;
+        let others = [
+            (Transport::Tcp, Transport::Roce),
+            (Transport::Roce, Transport::Tcp),
+        ];
+        let admitted = others
+            .into_iter()
+            .find_map(|(transport, other)| self.excluded(other).then_some(transport));
+        // Built-in traffic is of TCP.
+        let known = self.known().map(|_| Transport::Tcp);
+        let of_kinds = (event.kinds().iter()).find_map(|kind| transport_of(kind, event));
+        let Some(is) = of_kinds.or(admitted).or(known) else {
+            return;
+        };
+        let has = match is {
+            Transport::Tcp => "the event is of TCP",
+            Transport::Roce => "the event is of RoCE",
+        };
+        if let Some((needs, field)) = event.action.set.as_ref().and_then(Set::transport)
+            && needs != is
+        {
+            let of = match needs {
+                Transport::Tcp => "TCP",
+                Transport::Roce => "RoCE",
+            };
+            self.mistake(
+                at!["events", i, "action", "set", field],
+                format!("event {n} can't be carried out: {field} is a field of {of}, and {has}"),
+            );
+        }
+        if event.action.broken.icrc && is == Transport::Tcp {
+            self.mistake(
+                at!["events", i, "action", "break"],
+                format!("event {n} can't be carried out: TCP has no ICRC, and {has}"),
+            );
         }
     }
 
@@ -986,6 +1046,21 @@ impl<'a> Checker<'a> {
                 );
             }
         }
+    }
+}
+
+/// The transport that packets of a kind are of, where the event says so.
+fn transport_of(kind: &Kind, event: &Event) -> Option<Transport> {
+    match kind {
+        Kind::Nak | Kind::Cnp => Some(Transport::Roce),
+        Kind::Syn | Kind::Fin | Kind::Rst => Some(Transport::Tcp),
+        Kind::Data => match event.numbers()? {
+            ("psn", _) => Some(Transport::Roce),
+            ("packet", numbers) if numbers.is_all() => None,
+            ("count", _) => None,
+            _ => Some(Transport::Tcp),
+        },
+        Kind::Ack | Kind::Any => None,
     }
 }
 

@@ -6,6 +6,7 @@
 //! What types can't say is checked in [`check`], and each mistake is found by line and column.
 
 mod check;
+mod edit;
 pub(crate) mod source;
 mod values;
 
@@ -20,6 +21,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_saphyr::{MessageFormatter, RenderOptions, SnippetMode, UserMessageFormatter};
 
+pub use edit::{Base, Break, Corrupt, Ecn, HexBytes, Mend, Set, TcpFlags};
 pub use source::Place;
 use values::number_or_map;
 pub use values::{
@@ -555,12 +557,21 @@ pub struct Action {
     /// The packet does not leave.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub drop: bool,
-    /// ECN field becomes CE, checksum mended.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub ecn: bool,
-    /// One byte is changed, no checksum mended.
+    /// What the ECN field becomes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ecn: Option<Ecn>,
+    /// Header fields or bytes are rewritten.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub set: Option<Set>,
+    /// One byte is changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrupt: Option<Corrupt>,
+    /// Checksums that it leaves with wrong.
+    #[serde(rename = "break", skip_serializing_if = "Break::is_none")]
+    pub broken: Break,
+    /// So many bytes of the frame are kept, without FCS.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub truncate: Option<u32>,
     /// The packet leaves this much later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delay: Option<Duration>,
@@ -580,12 +591,23 @@ struct ActionMap {
     /// The packet does not leave.
     #[serde(default)]
     drop: bool,
-    /// The ECN field becomes CE; the IPv4 checksum is mended.
+    /// What the ECN field becomes, true: CE. The IPv4 checksum is mended.
+    #[serde(default, deserialize_with = "edit::ecn")]
+    #[schemars(schema_with = "edit::ecn_schema")]
+    ecn: Option<Ecn>,
+    /// Header fields are rewritten, by name, or up to 8 bytes at an offset.
     #[serde(default)]
-    ecn: bool,
-    /// One byte is changed; no checksum is mended.
+    set: Option<Set>,
+    /// One byte is changed.
     #[serde(default)]
     corrupt: Option<Corrupt>,
+    /// Checksums that the packet leaves with wrong.
+    #[serde(default, rename = "break")]
+    broken: Break,
+    /// So many bytes of the frame are kept, without FCS.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 10239))]
+    truncate: Option<u32>,
     /// The packet leaves this much later.
     #[serde(default)]
     delay: Option<Duration>,
@@ -604,7 +626,7 @@ impl<'de> Deserialize<'de> for Action {
             type Value = Action;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "drop, ecn, none, or a mapping of drop, ecn, corrupt, delay, reorder and duplicate",
+                    "drop, ecn, none, or a mapping of drop, ecn, set, corrupt, break, truncate, delay, reorder and duplicate",
                 )
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Action, E> {
@@ -615,7 +637,7 @@ impl<'de> Deserialize<'de> for Action {
                         ..Action::default()
                     }),
                     "ecn" => Ok(Action {
-                        ecn: true,
+                        ecn: Some(Ecn::Ce),
                         ..Action::default()
                     }),
                     _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
@@ -625,7 +647,10 @@ impl<'de> Deserialize<'de> for Action {
                 let ActionMap {
                     drop,
                     ecn,
+                    set,
                     corrupt,
+                    broken,
+                    truncate,
                     delay,
                     reorder,
                     duplicate,
@@ -633,7 +658,10 @@ impl<'de> Deserialize<'de> for Action {
                 Ok(Action {
                     drop,
                     ecn,
+                    set,
                     corrupt,
+                    broken,
+                    truncate,
                     delay,
                     reorder,
                     duplicate,
@@ -666,11 +694,22 @@ impl fmt::Display for Action {
         if self.drop {
             parts.push("drop".to_owned());
         }
-        if self.ecn {
-            parts.push("ecn".to_owned());
+        match self.ecn {
+            None => {}
+            Some(Ecn::Ce) => parts.push("ecn".to_owned()),
+            Some(other) => parts.push(format!("ecn {other}")),
+        }
+        if let Some(set) = &self.set {
+            parts.push(format!("set {set}"));
         }
         if let Some(corrupt) = &self.corrupt {
             parts.push(format!("corrupt {corrupt}"));
+        }
+        if !self.broken.is_none() {
+            parts.push(format!("break {}", self.broken));
+        }
+        if let Some(bytes) = self.truncate {
+            parts.push(format!("truncate to {bytes} bytes"));
         }
         if let Some(delay) = self.delay {
             parts.push(format!("delay {delay}"));
@@ -684,6 +723,18 @@ impl fmt::Display for Action {
         match parts.is_empty() {
             true => f.write_str("none"),
             false => f.write_str(&parts.join(" + ")),
+        }
+    }
+}
+
+impl Action {
+    /// Checksums in which the changes are made good, when there are any. `set` and `corrupt` of
+    /// one packet share them: otherwise there is no answer.
+    pub(crate) fn mend(&self) -> Result<Option<Mend>, ()> {
+        match (&self.set, &self.corrupt) {
+            (Some(set), Some(corrupt)) if set.mend != corrupt.mend => Err(()),
+            (Some(set), _) => Ok(Some(set.mend)),
+            (None, corrupt) => Ok(corrupt.map(|corrupt| corrupt.mend)),
         }
     }
 }
@@ -812,59 +863,6 @@ impl fmt::Display for Duplicate {
             Duration(0) => Ok(()),
             gap => write!(f, " by {gap}"),
         }
-    }
-}
-
-/// A byte that is changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Corrupt {
-    /// What the offset is counted from. Default payload.
-    #[serde(default)]
-    pub at: CorruptBase,
-    /// Byte, from 0. Default 0.
-    #[serde(default)]
-    #[schemars(range(max = 4095))]
-    pub offset: u16,
-    /// XORed into the byte. Default 0x01.
-    #[serde(default = "default_mask")]
-    #[schemars(range(min = 1))]
-    pub mask: u8,
-}
-
-fn default_mask() -> u8 {
-    1
-}
-
-impl fmt::Display for Corrupt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} byte {} ^ {:#04x}", self.at, self.offset, self.mask)
-    }
-}
-
-/// What an offset is counted from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum CorruptBase {
-    /// First byte of the frame.
-    Frame,
-    /// IP header.
-    Ip,
-    /// TCP or UDP header.
-    Transport,
-    /// First byte after the transport's headers.
-    #[default]
-    Payload,
-}
-
-impl fmt::Display for CorruptBase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CorruptBase::Frame => "frame",
-            CorruptBase::Ip => "ip",
-            CorruptBase::Transport => "transport",
-            CorruptBase::Payload => "payload",
-        })
     }
 }
 

@@ -87,6 +87,10 @@ fn a_plan_survives_json() {
   - {{name: x, direction: a-to-b, kind: [ack, syn], packet: 9-, every: 3, times: 2, action: none}}
   - {{connection: all, direction: b-to-a, count: 9-20, probability: 0.3%, after: x, action: drop}}
   - {{connection: none, direction: b-to-a, packet: all, burst: {{begins: 1%, ends: 0.5}}, action: drop}}
+  - {{direction: a-to-b, packet: 9, action: {{ecn: not-ect, truncate: 60, break: [fcs, l4]}}}}
+  - {{direction: a-to-b, packet: 10, action: {{set: {{tcp-flags: [rst, ack], tcp-window: 0, mend: [ip, l4]}}}}}}
+  - {{direction: a-to-b, packet: 11, action: {{set: {{at: ip, offset: 8, value: \"01 06\", mask: \"ff0f\"}}, corrupt: {{mend: all}}}}}}
+  - {{direction: a-to-b, packet: 12, action: {{corrupt: {{mend: none}}, break: ip}}}}
 expect:
   - traffic: completes
   - retransmission: {{packet: 5, within: 1s, cause: tail-probe}}
@@ -357,6 +361,72 @@ fn event_mistakes_are_located() {
         "{direction: a-to-b, byte: 100000, action: drop}",
         31,
         "the last is 99999",
+    );
+}
+
+#[test]
+fn edits_that_cannot_be_made_are_located() {
+    let action = |action: &str, column, part: &str| {
+        let event = format!("{{direction: a-to-b, packet: 1, action: {action}}}");
+        event_mistake(&event, column, part);
+    };
+    action("{ecn: ect2}", 45, "not-ect, ect0, ect1 or ce");
+    action(
+        "{corrupt: {mend: some}}",
+        55,
+        "all, none, or a list of ip, l4 and icrc",
+    );
+    action("{corrupt: {mend: [fcs]}}", 62, "one of ip, l4, icrc");
+    action("{break: all}", 45, "fcs, ip, l4 or icrc");
+    action("{break: icrc}", 52, "TCP has no ICRC");
+    action("{truncate: 0}", 55, "0 bytes are kept");
+    action("{truncate: 10240}", 55, "expected 1 to 10239");
+    action("{set: {}}", 50, "sets nothing");
+    action("{set: {ttl: 256}}", 56, "from 0 to 255");
+    action("{set: {dscp: 64}}", 57, "expected 0 to 63");
+    action("{set: {hop-limit: 3}}", 51, "expected one of ttl, dscp");
+    action("{set: {mig-req: false}}", 60, "mig-req is a field of RoCE");
+    action("{set: {tcp-flags: [rst, fun]}}", 51, "fin, syn, rst");
+    action("{set: {tcp-flags: 256}}", 51, "up to 0xff");
+    action(
+        "{set: {ttl: 1, dscp: 3}}",
+        56,
+        "dscp and ttl do not stand in 8 bytes",
+    );
+    action("{set: {ttl: 1, tcp-window: 3}}", 71, "one header");
+    action("{set: {ttl: 1, value: \"00\"}}", 56, "expected one of them");
+    action("{set: {offset: 3}}", 59, "offset goes with value");
+    action("{set: {value: \"0\"}}", 58, "in hexadecimal");
+    action("{set: {value: \"000000000000000000\"}}", 58, "1 to 8 bytes");
+    action(
+        "{set: {value: \"00 01\", mask: \"ff\"}}",
+        73,
+        "mask has 1 bytes and value 2",
+    );
+    action(
+        "{set: {value: \"01\", mask: \"fe\"}}",
+        58,
+        "outside of mask",
+    );
+    action(
+        "{set: {value: \"00\", mask: \"00\"}}",
+        70,
+        "changes nothing",
+    );
+    action("{set: {value: \"00\", offset: 4096}}", 72, "0 to 4095");
+    action(
+        "{set: {ttl: 1}, corrupt: {}}",
+        69,
+        "expected the same mend at both",
+    );
+    action("{drop: true, set: {ttl: 1}}", 44, "drop alone");
+    one_mistake(
+        &format!(
+            "{PCAPS}events:\n  - {{direction: a-to-b, psn: 1, action: {{set: {{tcp-window: 1}}}}}}\n"
+        ),
+        7,
+        60,
+        "tcp-window is a field of TCP, and the event is of RoCE",
     );
 }
 

@@ -287,7 +287,7 @@ macro_rules! text_value {
             fn inline_schema() -> bool {
                 true
             }
-            fn schema_name() -> Cow<'static, str> {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
                 stringify!($type).into()
             }
             fn json_schema(_: &mut SchemaGenerator) -> Schema {
@@ -834,7 +834,7 @@ macro_rules! number_or_map {
         }
     };
 }
-pub(super) use number_or_map;
+pub(super) use {number_or_map, text_value};
 
 #[cfg(test)]
 mod tests {
