@@ -192,7 +192,7 @@ static void choose(Frame& f) {
                     case 3: a.break_icrc = true; break;
                 }
                 break;
-            case 6: a.truncate = true, a.truncate_bytes = pick(8) ? 1 + pick(f.in.size()) : pick(2) ? 1 + pick(MaxFrame) : f.end() + pick(6); break;
+            case 6: a.truncate = true, a.truncate_bytes = pick(8) ? pick(f.in.size() + 1) : pick(2) ? 1 + pick(MaxFrame) : f.end() + pick(6); break;
         }
     if (pick(3)) a.mend_ip = a.mend_l4 = a.mend_icrc = true;
     else a.mend_ip = pick(2), a.mend_l4 = pick(2), a.mend_icrc = pick(2);
@@ -203,7 +203,7 @@ static void choose(Frame& f) {
 static void expect(Frame& f) {
     const Action& a = f.act;
     const Bytes old = f.in;
-    const unsigned length = old.size(), bound = a.truncate ? std::min<unsigned>(a.truncate_bytes, length) : length;
+    const unsigned length = old.size(), bound = a.truncate && a.truncate_bytes ? std::min<unsigned>(a.truncate_bytes, length) : length;
     const bool udp = f.proto == ProtoUdp || f.proto == ProtoRoce, ip4 = f.is_ip && !f.ip6, roce = f.proto == ProtoRoce;
     const unsigned base[4] = {0, f.l3, f.l4, f.payload};
     const bool has[4] = {true, f.is_ip, f.proto != ProtoOther, !f.malformed};

@@ -172,7 +172,7 @@ module mw_mend
             l3: v.l3_offset,
             l4: v.l4_offset,
             data_end: data_end(v),
-            bound: v.action.truncate ? v.action.truncate_bytes : '1,
+            bound: truncates(v.action) ? v.action.truncate_bytes : '1,
             has_icrc: v.rec.proto == ProtoRoce && (v.action.mend_icrc || v.action.mend_l4),
             ecn: v.action.ecn && v.is_ip,
             ecn_at: 14'(v.l3_offset) + 14'd1,

@@ -255,7 +255,7 @@ module mw_path
   assign sof = !in_frame;
   assign drop = plan_valid && plan_drop && f_valid;
   assign cut_off = cutting && sof && f_valid;
-  assign cut = plan_action.truncate && plan_action.truncate_bytes < l_length;
+  assign cut = truncates(plan_action) && plan_action.truncate_bytes < l_length;
   assign length = cut ? plan_action.truncate_bytes : l_length;
   assign at_hand = f_valid && (l_valid || 32'(f_free) <= Fifo - PREFILL);
   assign ready = plan_valid && !plan_drop && !cutting && at_hand && (l_valid || !plan_whole);

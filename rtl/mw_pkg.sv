@@ -314,6 +314,10 @@ package mw_pkg;
     return w;
   endfunction
 
+  function automatic logic truncates(input action_t a);
+    return a.truncate && a.truncate_bytes != '0;
+  endfunction
+
   // The frame waits for a mend_t.
   function automatic logic mends(input verdict_t v);
     logic change, ip, l4, icrc;
