@@ -168,16 +168,31 @@ fn by_count(identity: &Identity<'_>, action: Action) -> Option<Event> {
     })
 }
 
-/// The events as lines of YAML.
+/// The events as lines of YAML: who, where, which, and then what happens.
 fn lines(events: &[Event]) -> String {
     let mut text = String::from(if events.is_empty() {
         "events: []\n"
     } else {
         "events:\n"
     });
+    let last = |key: &str| match key {
+        "action" => 2,
+        "packet" | "psn" | "iterations" => 1,
+        _ => 0,
+    };
     for event in events {
         let value = serde_json::to_value(event).unwrap_or_default();
-        let _ = writeln!(text, "  - {}", flow(&value));
+        let mut entries: Vec<_> = value.as_object().into_iter().flatten().collect();
+        entries.sort_by_key(|(key, _)| last(key));
+        let drop = serde_json::json!({"drop": true});
+        let entries = entries
+            .into_iter()
+            .map(|(key, value)| match *value == drop {
+                true => format!("{key}: drop"),
+                false => format!("{key}: {}", flow(value)),
+            });
+        let entries: Vec<_> = entries.collect();
+        let _ = writeln!(text, "  - {{{}}}", entries.join(", "));
     }
     text
 }
