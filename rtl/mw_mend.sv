@@ -40,6 +40,7 @@ module mw_mend
     // one verdict a frame
     input logic v_valid,
     input verdict_t v,
+    output logic busy,  // this verdict is not taken: it must not change what checksums cover
     output logic out_valid,
     input logic out_ready,
     output mend_t out
@@ -158,11 +159,11 @@ module mw_mend
   } request_t;
   number_t verdict;  // number of the frame that the next verdict is for
   logic made_valid, head_valid, head_ready, unused_room;
-  logic [INFLIGHT_LOG2:0] unused_free;
+  logic [INFLIGHT_LOG2:0] free;
   request_t made, head;
   always_ff @(posedge clk) begin
     if (v_valid) begin
-      if (mends(v)) begin
+      if (mends(v) && !busy) begin
         automatic write_t write = write_of(v);
         made <= '{
             number: verdict,
@@ -192,7 +193,7 @@ module mw_mend
       end
       verdict <= verdict + 1'b1;
     end
-    made_valid <= v_valid && mends(v);
+    made_valid <= v_valid && mends(v) && !busy;
     if (rst) begin
       verdict <= '0;
       made_valid <= 1'b0;
@@ -210,8 +211,10 @@ module mw_mend
       .out_valid(head_valid),
       .out_ready(head_ready),
       .out_data(head),
-      .free(unused_free)
+      .free(free)
   );
+  // Frames wait as long as their requests: with half of all in the queue there is room for others.
+  assign busy = free < (INFLIGHT_LOG2 + 1)'(1 << (INFLIGHT_LOG2 - 1));
 
   // ---- Work: the reads of one frame, the lowest number first; the ICRC is the last.
   localparam int unsigned ReadSet = 0;

@@ -6,7 +6,8 @@ use crate::model::arrivals;
 use crate::rig::{Outcome, Rig, Sent, Settings};
 use crate::traffic::Random;
 use midwire_driver::{
-    Action, Clause, Ecn, Kind, Lane, Nanos, Position, PositionEvents, Program, Selector, Transport,
+    Action, Clause, Ecn, Kind, Lane, LaneCounters, Nanos, Position, PositionEvents, Program,
+    Selector, Transport,
 };
 use midwire_trace::build::{Path, TcpSegment, tcp};
 use midwire_trace::packet::tcp_flags::{ACK, SYN};
@@ -57,6 +58,8 @@ pub struct Measured {
     pub records_lost: u64,
     /// Packets whose events were not looked up.
     pub unmatched: u64,
+    /// Frames of which an event set bytes, the ECN field, a byte.
+    pub edited: [u64; 3],
     /// The capture is proven complete.
     pub complete: bool,
     /// Bytes of the capture's blocks.
@@ -218,6 +221,12 @@ impl Load {
                 .map(|&n| u64::from(n))
                 .sum(),
             unmatched: counters.lanes.iter().map(|lane| lane.unmatched).sum(),
+            edited: [
+                |lane: &LaneCounters| lane.rewritten,
+                |lane: &LaneCounters| lane.marked,
+                |lane: &LaneCounters| lane.corrupted,
+            ]
+            .map(|count| counters.lanes.iter().map(count).sum()),
             complete: outcome.summary.complete,
             capture_bytes: outcome.summary.bytes,
         }
@@ -243,11 +252,17 @@ pub fn watch() -> Program {
 
 /// An event on each of the first packets of connection 0, in both lanes: it is marked CE.
 pub fn mark(packets: u32) -> Program {
-    let numbers: Vec<_> = (1..=packets).collect();
+    let ecn = Some(Ecn::Ce);
     let action = Action {
-        ecn: Some(Ecn::Ce),
+        ecn,
         ..Action::default()
     };
+    on_each(packets, action)
+}
+
+/// An event on each of the first packets of connection 0, in both lanes.
+pub fn on_each(packets: u32, action: Action) -> Program {
+    let numbers: Vec<_> = (1..=packets).collect();
     events_on(&numbers, action)
 }
 
