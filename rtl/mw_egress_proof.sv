@@ -108,10 +108,12 @@ module mw_egress_proof
   logic young;  // the last meta came in the clock before
   always_ff @(posedge clk) young <= meta_valid && !rst;
   always_comb begin
-    assume (!main_valid || !held_valid);
-    if (take) assume (in.sof == !inside_in);
-    if (take && in.sof) assume (metas != '0);
-    if (meta_valid) assume (metas + frames < 4'd8 && !rst);
+    if (!rst) begin
+      assume (!main_valid || !held_valid);
+      if (take) assume (in.sof == !inside_in);
+      if (take && in.sof) assume (metas != '0);
+      if (meta_valid) assume (metas + frames < 4'd8);
+    end
   end
 
   logic anyseq_watch;  // the beat that is taken now is the one

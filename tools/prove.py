@@ -7,6 +7,7 @@ every instance of mw_x. Comment lines at its head steer it:
 
     // uses: mw_fifo mw_fifo_proof      files besides mw_pkg, mw_x and the proof, in order, that are
                                         in rtl/ or rtl/regs/
+    // any: mw_y                        the outputs of mw_y have any values in every clock
     // induction: 3 -GWIDTH=66          prove by k-induction, k at most 3, with these parameters
     // bmc: 40 -GWIDTH=2                only look for a counterexample within 40 clocks
     // cover: 20 -GWIDTH=2              every cover statement must be reached within 20 clocks
@@ -17,9 +18,9 @@ every instance of mw_x. Comment lines at its head steer it:
 
 A signal of a proof named `anyseq_*` has any value in every clock, one named `anyconst_*` has
 one value, any, in all of them. Assertions named `aux_*` only make the others inductive, and do
-not count against mutants. Each run begins with a clock of reset, which can come again at any
-time. What a module assumes of its user is assumed only while it is at the top; where it is
-inside another it is an obligation of that one.
+not count against mutants, nor do those of proofs inside the module. Each run begins with a clock
+of reset, which can come again at any time. What a module assumes of its user is assumed only
+while it is at the top; where it is inside another it is an obligation of that one.
 
 A proof holds when all runs pass, all cover statements are reached and all mutants fail. The
 exit status is 0 only if proofs ran and all hold.
@@ -39,7 +40,7 @@ RTL = ROOT / "rtl"
 OUT = ROOT / "target" / "prove"
 BIN = ROOT / ".tools/venv/bin"
 SOLVER = ROOT / "tools/bin"
-KEYS = ("uses", "induction", "bmc", "cover", "with", "small", "mutant")
+KEYS = ("uses", "any", "induction", "bmc", "cover", "with", "small", "mutant")
 MODES = {"induction": "prove", "bmc": "bmc", "cover": "cover", "mutant": "bmc"}
 CLASSES = ((2, "< 2 s"), (10, "< 10 s"), (60, "< 1 min"), (300, "< 5 min"), (float("inf"), "> 5 min"))
 MARK = "<!-- From here on written by `make prove`. -->\n"
@@ -51,7 +52,8 @@ timeout {limit}
 [engines]
 smtbmc bitwuzla
 [script]
-read_slang --threads 1 --top {top} {parameters} {files}
+read_slang --threads 1 --top {top} {boxes} {parameters} {files}
+cutpoint -blackbox
 cutpoint */w:*anyconst_*
 chtype -set $anyconst */t:$anyseq
 cutpoint */w:*anyseq_*
@@ -75,6 +77,7 @@ class Run:
     parameters: str
     files: list
     edits: list  # (file, old text, new text)
+    boxes: list  # modules of which only the ports are taken
 
     def name(self):
         what = self.parameters.replace("-G", "") if self.kind != "mutant" else "`{}` → `{}`".format(*self.edits[-1][1:])
@@ -95,7 +98,8 @@ class Run:
         (work / "run.sby").write_text(SBY.format(
             mode=MODES[self.kind], depth=self.depth, limit=limit, top=self.top, parameters=self.parameters,
             files=" ".join(self.files), lines="\n".join(self.files),
-            prune="chformal -assert -remove */c:*proof*.aux_*" if self.kind == "mutant" else ""))
+            boxes=" ".join(f"--blackboxed-module {m}" for m in self.boxes),
+            prune="chformal -assert -remove */c:*proof*.aux_* */c:*.proof.*" if self.kind == "mutant" else ""))
         tools = [f"--{t.removeprefix('yosys-')}={BIN}/yowasp-{t}" for t in ("yosys", "yosys-smtbmc", "yosys-witness")]
         p = subprocess.run([BIN / "yowasp-sby", *tools, "-f", "run.sby"], cwd=work, text=True, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, env=dict(os.environ, PATH=f"{BIN}:{SOLVER}:{os.environ['PATH']}"))
@@ -151,8 +155,9 @@ def load(path):
     asked = {kind: list(runs(kind)) for kind in ("induction", "bmc", "cover")}
     depth, parameters, _ = asked["cover"][0]
     asked["mutant"] = [(depth, parameters, [*edits, *small, edit(line)]) for line in keys["mutant"]]
+    boxes = " ".join(keys["any"]).split()
     files = [f"{f}.sv" for f in ["mw_pkg", *" ".join(keys["uses"]).split(), name, f"{name}_proof"]]
-    return Proof(name, "\n".join(text).strip(), [Run(name, kind, i, *a[:2], files, a[2])
+    return Proof(name, "\n".join(text).strip(), [Run(name, kind, i, *a[:2], files, a[2], boxes)
                                                  for kind, lines in asked.items() for i, a in enumerate(lines)])
 
 
