@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use midwire_trace::packet::{Packet, TcpOption};
-use midwire_trace::{Actions, Capture, Proto, Record, Tap};
+use midwire_trace::{Actions, Capture, Kind, Proto, Record, Tap};
 
 use crate::tcp::TcpPacket;
 
@@ -36,6 +36,10 @@ pub fn read(capture: &Capture, event: impl Fn(&Record) -> Option<u32>) -> View {
             continue;
         };
         let packets = view.connections.entry(connection).or_default();
+        // What the card made neither endpoint sent.
+        if r.kind == Kind::Injected {
+            continue;
+        }
         if r.tap == Tap::Egress {
             let place = open.get(&r.packet_key()).filter(|(c, _)| *c == connection);
             let Some(packet) = place.and_then(|(_, i)| packets.get_mut(*i)) else {

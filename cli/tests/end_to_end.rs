@@ -640,6 +640,123 @@ fn edits_leave_the_bytes_and_checksums_that_were_asked_for() {
     assert!(told.contains("became"), "{told}");
 }
 
+const ANSWERS: &str = "\
+endpoints:
+  a: {pcap: {in: frames.pcapng, out: back.pcapng}}
+  b: {pcap: {out: seen.pcapng}}
+timeouts: {quiet: 1ms}
+events:
+  - {connection: 0, direction: a-to-b, packet: 1, action: {drop: true, inject: rst}}
+  - {connection: 1, direction: a-to-b, packet: 1, action: {inject: {rst: {toward: receiver}}}}
+  - {connection: 1, direction: a-to-b, packet: 2, action: {inject: {ack: {window: 77}}, ecn: ce}}
+  - {connection: 2, direction: a-to-b, psn: 2, action: {inject: {nak: {qp: 0x21, msn: 9}}}}
+  - {connection: 2, direction: a-to-b, psn: 2, action: drop}
+  - {connection: 3, direction: a-to-b, psn: 2, action: {inject: {cnp: {qp: 0x22}}}}
+  - {connection: 3, direction: a-to-b, psn: 3, action: {inject: {ack: {qp: 0x23}}}}
+  - {connection: 0, direction: a-to-b, packet: 3, action: {inject: {pause: {priority: 3}}}}
+  - {connection: 0, direction: a-to-b, packet: 4, action: {inject: {pause: {toward: b, quanta: 7}}}}
+  - connection: none
+    direction: a-to-b
+    packet: 3
+    action: {inject: {frame: {bytes: \"ffffffffffff 020000000001 88b5 01020304\", toward: b}}}
+";
+
+#[test]
+fn frames_are_made_in_answer_to_packets() {
+    let plan = Plan::new(ANSWERS);
+    let came = every_kind(6);
+    write_frames(&plan.path("frames.pcapng"), &came);
+    let output = plan.run("run").expect("no hosts are needed");
+    let told = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(code(&output), 0, "{told}");
+
+    let mut back = read_frames(&plan.path("run/back.pcapng"));
+    let seen = read_frames(&plan.path("run/seen.pcapng"));
+    assert_eq!((back.len(), seen.len()), (6, came.len() - 2 + 3));
+    // Between the answers to packets of the fourth turn.
+    back.swap(4, 5);
+    let made: Vec<_> = seen.iter().filter(|frame| made_of(&came, frame)).collect();
+    let [reset, bytes, pause] = made[..] else {
+        panic!("{made:02x?}");
+    };
+    for frame in [&back[0], &back[1], &back[2], &back[3], &back[4], reset] {
+        assert_eq!(right(frame), (true, true, true), "{frame:02x?}");
+    }
+    let packet = |frame: &[u8]| {
+        let packet = Packet::parse(frame);
+        let net = packet.net.expect("IP");
+        (packet.ethernet.src, net.src, net.dst)
+    };
+    let of = |turn: usize, kind: usize| &came[KINDS * turn + kind][..];
+    // Segments of 100 bytes whose senders have acknowledged nothing.
+    let segment = |frame: &[u8]| {
+        let packet = Packet::parse(frame);
+        let tcp = packet.tcp().expect("TCP");
+        assert_eq!(packet.payload_len, 0);
+        (tcp.src_port, tcp.seq, tcp.ack, tcp.flags, tcp.window)
+    };
+    assert_eq!(segment(&back[0]), (5001, 0, 101, 0x14, 0));
+    assert_eq!(segment(reset), (40_000, 101, 0, 0x14, 0));
+    assert_eq!(segment(&back[1]), (5001, 0, 201, 0x10, 77));
+    let roce = |frame: &[u8]| {
+        let packet = Packet::parse(frame);
+        let roce = packet.roce().expect("RoCE");
+        let bth = roce.bth;
+        let aeth = roce.aeth.map(|aeth| (aeth.syndrome, aeth.msn));
+        (bth.opcode, bth.dest_qp, bth.psn, aeth)
+    };
+    assert_eq!(roce(&back[2]), (opcode::ACK, 0x21, 2, Some((0x60, 9))));
+    assert_eq!(roce(&back[3]), (opcode::CNP, 0x22, 0, None));
+    let class = Packet::parse(&back[3]).net.expect("IP").traffic_class;
+    assert_eq!(class, 48 << 2);
+    assert_eq!(roce(&back[4]), (opcode::ACK, 0x23, 3, Some((0x1f, 0))));
+    for (answer, turn, kind) in [
+        (&back[0], 1, 0),
+        (&back[1], 2, 1),
+        (&back[2], 2, 2),
+        (&back[3], 2, 3),
+        (&back[4], 3, 3),
+    ] {
+        let (mac, src, dst) = packet(answer);
+        let (_, from, to) = packet(of(turn, kind));
+        assert_eq!((&mac[..], src, dst), (&of(turn, kind)[..6], to, from));
+    }
+    assert_eq!(packet(reset), packet(of(1, 1)));
+    let (head, rest) = back[5].split_at(24);
+    assert_eq!(head[..6], [1, 0x80, 0xc2, 0, 0, 1]);
+    assert_eq!(head[6..12], of(3, 0)[..6]);
+    assert_eq!(head[12..], [0x88, 8, 1, 1, 0, 8, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(rest[..4], [0xff, 0xff, 0, 0]);
+    assert_eq!(
+        pause[6..20],
+        [&of(4, 0)[6..12], &[0x88, 8, 0, 1, 0, 7, 0, 0]].concat()
+    );
+    assert_eq!(bytes[12..20], [0x88, 0xb5, 1, 2, 3, 4, 0, 0]);
+    assert_eq!((bytes.len(), pause.len()), (60, 60));
+
+    let run = json(&output);
+    let answer = &run["findings"]["events"][0]["firings"][0]["answer"];
+    assert_eq!(
+        (&answer["port"], &answer["length"]),
+        (&"A".into(), &60.into())
+    );
+    assert!(answer["after_ns"].as_u64() < Some(2000), "{answer}");
+    assert!(told.contains("rst sent at port A at"), "{told}");
+    let capture = Capture::open(plan.path("run").join("capture.mwc")).expect("capture");
+    let account = Accounting::of(&capture);
+    assert!(account.complete, "{:?}", account.problems);
+    let [a, b] = account.ports.map(|port| port.injected);
+    assert_eq!((a, b), (3, 6));
+}
+
+/// A frame that is none of those that came, which are padded when they leave.
+fn made_of(came: &[Vec<u8>], frame: &[u8]) -> bool {
+    let marked = |ip: &[u8]| ip.len() > 16 && frame.len() > 16 && frame[16..] == ip[16..];
+    !came
+        .iter()
+        .any(|other| frame.starts_with(other) || marked(other))
+}
+
 const RULES: &str = "\
 endpoints:
   a: {pcap: {in: frames.pcapng}}

@@ -2,8 +2,9 @@
 //! From a plan to the driver's program, and the way back from a record to the plan's events.
 
 use midwire_driver as driver;
-use midwire_trace::{Record, chance};
+use midwire_trace::{Lane, Record, chance};
 
+use crate::answers::Templates;
 use crate::merge::{self, MergedClause, Position, PositionKey};
 use crate::plan::{
     Action, Base, Ecn, Event, Iterations, Network, Plan, ReorderScope, Selector, Transport,
@@ -30,6 +31,7 @@ pub struct Compiled {
 /// the later one gives way.
 pub fn compile(plan: &Plan, seed: u64) -> Compiled {
     let (triggers, _) = Triggers::of(&plan.events);
+    let mut templates = Templates::default();
     let selectors = if plan.selectors.is_empty() {
         vec![
             driver::Selector::any(driver::Transport::Tcp),
@@ -55,7 +57,14 @@ pub fn compile(plan: &Plan, seed: u64) -> Compiled {
         .enumerate()
         .filter_map(|(index, event)| match select(event) {
             Ok(Selection::Rule(rule)) => {
-                let rule = self::rule(rule, event, triggers.gate(index), index, seed);
+                let rule = self::rule(
+                    rule,
+                    event,
+                    triggers.gate(index),
+                    index,
+                    seed,
+                    &mut templates,
+                );
                 Some((index, rule))
             }
             _ => None,
@@ -67,8 +76,9 @@ pub fn compile(plan: &Plan, seed: u64) -> Compiled {
         rules: program_rules,
         positions: positions
             .iter()
-            .map(|(key, clauses)| position(key, clauses))
+            .map(|(key, clauses)| position(key, clauses, &mut templates))
             .collect(),
+        templates: templates.list(),
         reorder_timeout: Some(driver::Nanos(plan.timeouts.reorder.as_nanos())),
         ..driver::Program::default()
     };
@@ -133,13 +143,14 @@ fn number(index: usize) -> u32 {
 /// The events that act on the packet of a record: numbers in the plan, from 1.
 pub fn events_at<'a>(recorded: &'a Recorded, record: &Record) -> &'a [u32] {
     let Some(slot) = record.slot else { return &[] };
+    let lane = record.packet_lane();
     if slot & driver::RULE_SLOT != 0 {
         let mut rules = recorded.rules.iter();
-        let rule = rules.find(|rule| rule.rule.lane == record.lane && rule.slot == slot);
+        let rule = rules.find(|rule| rule.rule.lane == lane && rule.slot == slot);
         return rule.map_or(&[], |rule| std::slice::from_ref(&rule.event));
     }
     let mut positions = recorded.positions.iter();
-    let Some(position) = positions.find(|p| p.direction == record.lane && p.slot == slot) else {
+    let Some(position) = positions.find(|p| p.direction == lane && p.slot == slot) else {
         return &[];
     };
     // Whether a trigger was armed is not in the record, but what was done is.
@@ -187,7 +198,11 @@ fn selector(selector: &Selector) -> Vec<driver::Selector> {
         .collect()
 }
 
-fn position(key: &PositionKey, clauses: &[MergedClause]) -> driver::PositionEvents {
+fn position(
+    key: &PositionKey,
+    clauses: &[MergedClause],
+    templates: &mut Templates,
+) -> driver::PositionEvents {
     driver::PositionEvents {
         lane: key.direction,
         // A plan's numbers are below 65535.
@@ -206,14 +221,21 @@ fn position(key: &PositionKey, clauses: &[MergedClause]) -> driver::PositionEven
                 first: clause.first,
                 last: (clause.last != Iterations::END).then_some(clause.last),
                 armed_by: clause.gate.armed_by,
-                action: action(&clause.action, clause.gate),
+                action: action(&clause.action, clause.gate, key.direction, templates),
             })
             .collect(),
     }
 }
 
 /// The rule of an event, with what [`select`] leaves open.
-fn rule(rule: driver::Rule, event: &Event, gate: Gate, index: usize, seed: u64) -> driver::Rule {
+fn rule(
+    rule: driver::Rule,
+    event: &Event,
+    gate: Gate,
+    index: usize,
+    seed: u64,
+    templates: &mut Templates,
+) -> driver::Rule {
     let seed = chance::derive(seed, index as u64);
     driver::Rule {
         chance: match (event.probability, event.burst) {
@@ -231,7 +253,7 @@ fn rule(rule: driver::Rule, event: &Event, gate: Gate, index: usize, seed: u64) 
             (None, None) => driver::RuleChance::Always,
         },
         armed_by: gate.armed_by,
-        action: action(&event.action, gate),
+        action: action(&event.action, gate, event.direction, templates),
         ..rule
     }
 }
@@ -245,7 +267,7 @@ fn base(base: Base) -> driver::Base {
     }
 }
 
-fn action(action: &Action, gate: Gate) -> driver::Action {
+fn action(action: &Action, gate: Gate, way: Lane, templates: &mut Templates) -> driver::Action {
     // A checked plan's can be carried out.
     let set = action.set.as_ref().and_then(|set| set.write().ok());
     let mend = action.mend().ok().flatten().unwrap_or_default();
@@ -300,17 +322,15 @@ fn action(action: &Action, gate: Gate) -> driver::Action {
             copies: u8::try_from(duplicate.copies).unwrap_or(u8::MAX),
             gap: driver::Nanos(duplicate.gap.as_nanos()),
         }),
+        inject: templates.number(action, way),
         arm: gate.arm,
         disarm: gate.disarm,
-        ..driver::Action::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use midwire_trace::Lane;
-
     fn plan(rest: &str) -> Plan {
         let text = format!(
             "version: 1\nname: x\nendpoints: {{a: {{pcap: {{in: f}}}}, b: {{pcap: {{}}}}}}\n{rest}"

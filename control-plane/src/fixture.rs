@@ -119,6 +119,7 @@ pub fn findings() -> Findings {
         delay: None,
         moved: None,
         copies: None,
+        answer: None,
         ecn: None,
         changed: Vec::new(),
         set: Vec::new(),

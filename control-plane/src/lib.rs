@@ -9,6 +9,7 @@
 //! person reads.
 
 mod analyze;
+mod answers;
 pub mod bench;
 mod compile;
 mod edits;

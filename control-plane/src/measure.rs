@@ -8,15 +8,15 @@ use std::collections::{BTreeMap, HashMap};
 
 use midwire_analysis::report::Check;
 use midwire_trace::packet::Packet;
-use midwire_trace::{Actions, Capture, Flags, Lane, Record, Tap};
+use midwire_trace::{Actions, Capture, Flags, Kind, Lane, Proto, Record, Tap};
 
 use crate::compile::events_at;
 use crate::edits::Came;
 use crate::merge;
-use crate::plan::{Action, Duration, Event};
+use crate::plan::{Action, Duration, Event, Transport};
 use crate::run_file::{
-    ChangedByte, ChecksumAsked, ChecksumMeasure, ChecksumName, CopiesMeasure, DelayMeasure,
-    EventRecord, Firing, MoveMeasure, PositionRecord, Recorded,
+    AnswerMeasure, ChangedByte, ChecksumAsked, ChecksumMeasure, ChecksumName, CopiesMeasure,
+    DelayMeasure, EventRecord, Firing, MoveMeasure, PositionRecord, Recorded,
 };
 use crate::select::wanted;
 use crate::text::{time, times};
@@ -28,6 +28,7 @@ struct Touched {
     ingress: Option<Seen>,
     egress: Option<Seen>,
     copies: Vec<Seen>,
+    answer: Option<Seen>,
 }
 
 #[derive(Debug)]
@@ -49,6 +50,7 @@ struct Hit<'a> {
     ingress: &'a Seen,
     egress: Option<&'a Seen>,
     copies: &'a [Seen],
+    answer: Option<&'a Seen>,
     /// The n-th at this position, or that the rule chose from.
     iteration: u32,
 }
@@ -76,13 +78,16 @@ impl TouchedPackets {
             if record.slot.is_none() && record.tap == Tap::Ingress {
                 continue;
             }
-            let packet = packets.entry((record.lane, record.packet_id)).or_default();
+            let packet = packets
+                .entry((record.packet_lane(), record.packet_id))
+                .or_default();
             let seen = Seen {
                 record,
                 snapshot: entry.snapshot.to_vec(),
             };
             match record.tap {
                 Tap::Ingress => packet.ingress = Some(seen),
+                Tap::Egress if record.kind == Kind::Injected => packet.answer = Some(seen),
                 Tap::Egress if record.actions.contains(Actions::DUPLICATE) => {
                     packet.copies.push(seen);
                 }
@@ -130,6 +135,7 @@ impl TouchedPackets {
             ingress: touched.ingress.as_ref()?,
             egress: touched.egress.as_ref(),
             copies: &touched.copies,
+            answer: touched.answer.as_ref(),
             iteration,
         })
     }
@@ -328,7 +334,8 @@ fn measure(
     // A packet that another event drops comes to nothing else.
     let lost = |hit: &Hit<'_>| hit.ingress.record.actions.contains(Actions::DROP);
     let before = hits.len();
-    hits.retain(|hit| event.action.drop || !lost(hit));
+    let happens = event.action == event.action.of_dropped();
+    hits.retain(|hit| happens || !lost(hit));
     let dropped = before - hits.len();
 
     // What all events at its position ask of a packet.
@@ -449,6 +456,7 @@ fn firing(event: &Event, whole: &Action, hit: &Hit<'_>) -> Firing {
         ingress,
         egress,
         copies,
+        answer,
         iteration,
     } = *hit;
     let asked = &event.action;
@@ -461,6 +469,7 @@ fn firing(event: &Event, whole: &Action, hit: &Hit<'_>) -> Firing {
         delay: None,
         moved: None,
         copies: None,
+        answer: None,
         ecn: None,
         changed: Vec::new(),
         set: Vec::new(),
@@ -468,6 +477,31 @@ fn firing(event: &Event, whole: &Action, hit: &Hit<'_>) -> Firing {
         checksums: Vec::new(),
         length: None,
     };
+    if let Some(inject) = &asked.inject {
+        firing.answer = answer.map(|answer| AnswerMeasure {
+            port: answer.record.lane.port_out(),
+            left_ns: answer.record.time.0,
+            after_ns: answer.record.time.since(ingress.record.time).0,
+            length: answer.record.length,
+        });
+        let proto = inject.transport().map(|transport| match transport {
+            Transport::Tcp => Proto::Tcp,
+            Transport::Roce => Proto::Roce,
+        });
+        if proto.is_some_and(|proto| proto != ingress.record.proto) {
+            firing.failure = Some(format!(
+                "no {} is made of a packet of another transport",
+                inject.name()
+            ));
+        } else if answer.is_none() {
+            firing.failure = Some(format!(
+                "no {} was sent: too many frames were being made",
+                inject.name()
+            ));
+        } else if whole.inject.as_ref() != Some(inject) {
+            firing.failure = Some("another event's frame was sent instead".to_owned());
+        }
+    }
     if asked.drop {
         if egress.is_some() {
             firing.failure = Some("it left nevertheless".to_owned());
@@ -476,7 +510,7 @@ fn firing(event: &Event, whole: &Action, hit: &Hit<'_>) -> Firing {
         }
         return firing;
     }
-    if *asked == Action::default() {
+    if *asked == asked.of_dropped() {
         return firing;
     }
     let Some(egress) = egress else {
@@ -678,6 +712,22 @@ fn tell(event: &Event, firing: &Firing, start_ns: u64) -> String {
         };
         parts.push(format!("{copies} by {} {}", time(gap), against(gap, asked)));
     }
+    if let Some(answer) = firing.answer
+        && let Some(inject) = &event.action.inject
+    {
+        let AnswerMeasure {
+            port,
+            left_ns,
+            after_ns,
+            ..
+        } = answer;
+        parts.push(format!(
+            "{} sent at port {port} at {}, {} after the packet",
+            inject.name(),
+            time(left_ns.saturating_sub(start_ns)),
+            time(after_ns)
+        ));
+    }
     if let Some(ecn) = event.action.ecn {
         parts.push(match firing.ecn {
             Some((before, after)) => {
@@ -829,6 +879,7 @@ mod tests {
                     ingress: Some(ingress),
                     egress,
                     copies: Vec::new(),
+                    answer: None,
                 },
             )
         });

@@ -82,8 +82,11 @@ fn combine(a: &Action, b: &Action) -> Result<Action, &'static str> {
     if *a == none || *b == none {
         return Ok(if *a == none { b.clone() } else { a.clone() });
     }
-    if a.drop || b.drop {
-        return Err("a packet that is dropped can't have another event");
+    if a.drop && b.drop {
+        return Err("both drop it");
+    }
+    if (a.drop || b.drop) && (*a != a.of_dropped() || *b != b.of_dropped()) {
+        return Err("a packet that is dropped can't have another event but inject");
     }
     if a.ecn.is_some() && b.ecn.is_some() {
         return Err("both mark it");
@@ -106,8 +109,11 @@ fn combine(a: &Action, b: &Action) -> Result<Action, &'static str> {
     if a.truncate.is_some() && b.truncate.is_some() {
         return Err("both truncate it");
     }
+    if a.inject.is_some() && b.inject.is_some() {
+        return Err("both inject, and one frame is made in answer to a packet");
+    }
     let both = Action {
-        drop: false,
+        drop: a.drop || b.drop,
         ecn: a.ecn.or(b.ecn),
         set: a.set.clone().or_else(|| b.set.clone()),
         corrupt: a.corrupt.or(b.corrupt),
@@ -116,6 +122,7 @@ fn combine(a: &Action, b: &Action) -> Result<Action, &'static str> {
         delay: a.delay.or(b.delay),
         reorder: a.reorder.or(b.reorder),
         duplicate: a.duplicate.or(b.duplicate),
+        inject: a.inject.clone().or_else(|| b.inject.clone()),
     };
     match both.mend() {
         Ok(_) => Ok(both),
@@ -126,9 +133,11 @@ fn combine(a: &Action, b: &Action) -> Result<Action, &'static str> {
 /// What the card makes of the actions of several events that hit a packet: flags are joined, of
 /// all else the first that is given counts, but the longest delay.
 pub fn join(a: &Action, b: &Action) -> Action {
+    let inject = a.inject.clone().or_else(|| b.inject.clone());
     if a.drop || b.drop {
         return Action {
             drop: true,
+            inject,
             ..Action::default()
         };
     }
@@ -142,6 +151,7 @@ pub fn join(a: &Action, b: &Action) -> Action {
         delay: a.delay.max(b.delay),
         reorder: a.reorder.or(b.reorder),
         duplicate: a.duplicate.or(b.duplicate),
+        inject,
     };
     if let (Some(set), Some(corrupt)) = (&mut both.set, &mut both.corrupt) {
         set.mend = set.mend.and(corrupt.mend);

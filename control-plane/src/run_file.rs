@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use midwire_analysis::report::Check;
 use midwire_analysis::tcp::Retransmission;
 use midwire_driver::Rule;
-use midwire_trace::Lane;
+use midwire_trace::{Lane, Port};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -288,6 +288,9 @@ pub struct Firing {
     /// Its copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copies: Option<CopiesMeasure>,
+    /// The frame that was made in answer to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<AnswerMeasure>,
     /// ECN field before and after, 0 to 3, when the snapshots hold it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ecn: Option<(u8, u8)>,
@@ -306,6 +309,19 @@ pub struct Firing {
     /// Bytes of the frame before and after it was cut off, without FCS.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub length: Option<(u16, u16)>,
+}
+
+/// A frame that was made in answer to a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AnswerMeasure {
+    /// Port at which it left.
+    pub port: Port,
+    /// When its first beat left, card time.
+    pub left_ns: u64,
+    /// How much later than the packet's first beat came in.
+    pub after_ns: u64,
+    /// Bytes of the frame without FCS.
+    pub length: u16,
 }
 
 /// A checksum of a packet, asked against found.

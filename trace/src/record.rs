@@ -73,7 +73,8 @@ pub struct Record {
     pub f0: u32,
     /// TCP acknowledgement number; RoCE AETH or 0.
     pub f1: u32,
-    /// TCP window; RoCE: high byte BTH byte 1, low byte bit 7 FECN, 6 BECN, 5 AckReq.
+    /// TCP window; RoCE: high byte BTH byte 1, low byte bit 7 FECN, 6 BECN, 5 AckReq. At egress
+    /// docs/formats.md says when it is something else.
     pub f2: u16,
     /// CWR ECE URG ACK PSH RST SYN FIN, high to low; 0 when not TCP.
     pub tcp_flags: u8,
@@ -141,9 +142,18 @@ impl Record {
         }
     }
 
-    /// The packet, named alike in its ingress and its egress record and unlike on the two lanes.
+    /// The lane on which the packet came: of a frame that the card made, the one that it answers.
+    pub const fn packet_lane(&self) -> Lane {
+        match self.kind {
+            Kind::Injected if self.f2 != 0 => self.lane.other(),
+            _ => self.lane,
+        }
+    }
+
+    /// The packet, named alike in its ingress record, in its egress records and in that of its
+    /// answer, and unlike on the two lanes.
     pub const fn packet_key(&self) -> u64 {
-        (self.lane as u64) << 32 | self.packet_id as u64
+        (self.packet_lane() as u64) << 32 | self.packet_id as u64
     }
 
     /// RoCE packet sequence number.

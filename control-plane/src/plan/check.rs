@@ -13,6 +13,8 @@ use super::{
     Action, Base, CardTime, Connections, Endpoint, Endpoints, Event, Expectation, Iterations, Kind,
     Mistake, Network, Plan, RunLength, Selector, Set, Site, TcpTraffic, Traffic, Transport,
 };
+use crate::answers::MAX_TEMPLATES;
+use crate::compile::compile;
 use crate::merge::{self, PositionKey};
 use crate::select::{MAX_RULES, Selection, select};
 use crate::triggers::Triggers;
@@ -547,6 +549,25 @@ impl<'a> Checker<'a> {
             }
         }
         self.positions(&triggers);
+        self.templates();
+    }
+
+    /// Whether the card holds all the frames that are made.
+    fn templates(&mut self) {
+        let injects = |event: &Event| event.action.inject.is_some();
+        if !self.mistakes.is_empty() || !self.plan.events.iter().any(injects) {
+            return;
+        }
+        let count = compile(self.plan, 0).program.templates.len();
+        if count > MAX_TEMPLATES {
+            self.mistake(
+                at!["events"],
+                format!(
+                    "the events inject {count} different frames: expected at most {MAX_TEMPLATES}, \
+                     which is all that the card holds"
+                ),
+            );
+        }
     }
 
     /// False when not exactly one key says which packets.
@@ -673,6 +694,7 @@ impl<'a> Checker<'a> {
             delay,
             reorder,
             duplicate,
+            inject,
             ..
         } = action;
         let others = Action {
@@ -682,13 +704,13 @@ impl<'a> Checker<'a> {
         if !drop && !others && !works {
             self.mistake(
                 at!["events", i, "action"],
-                format!("event {n} does nothing, and no event waits for it: expected drop, ecn, set, corrupt, break, truncate, delay, reorder or duplicate"),
+                format!("event {n} does nothing, and no event waits for it: expected drop, ecn, set, corrupt, break, truncate, delay, reorder, duplicate or inject"),
             );
         }
-        if *drop && others {
+        if *drop && *action != action.of_dropped() {
             self.mistake(
                 at!["events", i, "action"],
-                format!("event {n}: a packet that is dropped can't have another action, expected drop alone"),
+                format!("event {n}: a packet that is dropped can have no other action but inject, expected drop alone or with inject"),
             );
         }
         if let Some(set) = set
@@ -719,6 +741,16 @@ impl<'a> Checker<'a> {
             );
         }
         self.edited_transport(i, event);
+        if let Some(inject) = inject
+            && let Some((option, reason)) = inject.mistake(event.direction)
+        {
+            let path: Vec<Step<'_>> = at!["events", i, "action", "inject", inject.name()]
+                .iter()
+                .copied()
+                .chain(option.map(Step::Key))
+                .collect();
+            self.mistake(&path, format!("event {n}: {reason}"));
+        }
         if let Some(delay) = delay
             && !(1..=MAX_DELAY_NS).contains(&delay.as_nanos())
         {
@@ -810,6 +842,22 @@ impl<'a> Checker<'a> {
             self.mistake(
                 at!["events", i, "action", "set", field],
                 format!("event {n} can't be carried out: {field} is a field of {of}, and {has}"),
+            );
+        }
+        if let Some(inject) = &event.action.inject
+            && let Some(needs) = inject.transport().filter(|needs| *needs != is)
+            && inject.mistake(event.direction).is_none()
+        {
+            let of = match needs {
+                Transport::Tcp => "TCP",
+                Transport::Roce => "RoCE",
+            };
+            self.mistake(
+                at!["events", i, "action", "inject"],
+                format!(
+                    "event {n} can't be carried out: {} is made of packets of {of} alone, and {has}",
+                    inject.name()
+                ),
             );
         }
         if event.action.broken.icrc && is == Transport::Tcp {

@@ -7,6 +7,7 @@
 
 mod check;
 mod edit;
+mod inject;
 pub(crate) mod source;
 mod values;
 
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_saphyr::{MessageFormatter, RenderOptions, SnippetMode, UserMessageFormatter};
 
 pub use edit::{Base, Break, Corrupt, Ecn, HexBytes, Mend, Set, TcpFlags};
+pub use inject::{Ack, Cnp, Frame, FrameBytes, Inject, Nak, Pause, Priorities, Rst, Toward};
 pub use source::Place;
 use values::number_or_map;
 pub use values::{
@@ -581,6 +583,9 @@ pub struct Action {
     /// The packet leaves more than once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<Duplicate>,
+    /// A frame is made in answer to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inject: Option<Inject>,
 }
 
 /// The long form of [`Action`].
@@ -617,6 +622,9 @@ struct ActionMap {
     /// The packet leaves more than once.
     #[serde(default)]
     duplicate: Option<Duplicate>,
+    /// A frame is made in answer to it and sent.
+    #[serde(default)]
+    inject: Option<Inject>,
 }
 
 impl<'de> Deserialize<'de> for Action {
@@ -626,7 +634,7 @@ impl<'de> Deserialize<'de> for Action {
             type Value = Action;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(
-                    "drop, ecn, none, or a mapping of drop, ecn, set, corrupt, break, truncate, delay, reorder and duplicate",
+                    "drop, ecn, none, or a mapping of drop, ecn, set, corrupt, break, truncate, delay, reorder, duplicate and inject",
                 )
             }
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Action, E> {
@@ -654,6 +662,7 @@ impl<'de> Deserialize<'de> for Action {
                     delay,
                     reorder,
                     duplicate,
+                    inject,
                 } = Deserialize::deserialize(de::value::MapAccessDeserializer::new(map))?;
                 Ok(Action {
                     drop,
@@ -665,6 +674,7 @@ impl<'de> Deserialize<'de> for Action {
                     delay,
                     reorder,
                     duplicate,
+                    inject,
                 })
             }
         }
@@ -720,6 +730,9 @@ impl fmt::Display for Action {
         if let Some(duplicate) = self.duplicate {
             parts.push(format!("duplicate {duplicate}"));
         }
+        if let Some(inject) = &self.inject {
+            parts.push(format!("inject {inject}"));
+        }
         match parts.is_empty() {
             true => f.write_str("none"),
             false => f.write_str(&parts.join(" + ")),
@@ -728,6 +741,15 @@ impl fmt::Display for Action {
 }
 
 impl Action {
+    /// What happens to a packet that is dropped, by this or by another event.
+    pub(crate) fn of_dropped(&self) -> Action {
+        Action {
+            drop: self.drop,
+            inject: self.inject.clone(),
+            ..Action::default()
+        }
+    }
+
     /// Checksums in which the changes are made good, when there are any. `set` and `corrupt` of
     /// one packet share them: otherwise there is no answer.
     pub(crate) fn mend(&self) -> Result<Option<Mend>, ()> {

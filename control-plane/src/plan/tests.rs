@@ -431,6 +431,108 @@ fn edits_that_cannot_be_made_are_located() {
 }
 
 #[test]
+fn frames_that_cannot_be_made_are_located() {
+    let action = |action: &str, column, part: &str| {
+        let event = format!("{{direction: a-to-b, packet: 1, action: {action}}}");
+        event_mistake(&event, column, part);
+    };
+    action("{inject: fin}", 45, "rst, ack, nak, cnp or pause");
+    action("{inject: {fin: {}}}", 54, "expected one of rst, ack, nak");
+    action(
+        "{inject: {rst: {toward: c}}}",
+        68,
+        "one of sender, receiver, a, b",
+    );
+    action(
+        "{inject: {ack: {msn: 1}}}",
+        65,
+        "an ack without qp is of TCP and has no msn",
+    );
+    action(
+        "{inject: {ack: {qp: 1, window: 1}}}",
+        75,
+        "an ack with qp is of RoCE and has no window",
+    );
+    action(
+        "{inject: {ack: {qp: 1}}}",
+        53,
+        "is made of packets of RoCE alone",
+    );
+    action(
+        "{inject: {nak: {toward: receiver}}}",
+        53,
+        "nak is made of packets of RoCE",
+    );
+    action(
+        "{inject: {pause: {priority: 8}}}",
+        72,
+        "priority 8 of the pause: expected at most 7",
+    );
+    action(
+        "{inject: {pause: {priority: []}}}",
+        72,
+        "a pause of no priority",
+    );
+    action(
+        "{inject: {frame: \"00 11\"}}",
+        61,
+        "a frame of 2 bytes: expected 14 to 2047",
+    );
+    action("{inject: {frame: \"gg\"}}", 61, "this is no frame");
+    let roce = |action: &str, column, part: &str| {
+        let plan = format!("{PCAPS}events:\n  - {{direction: a-to-b, psn: 1, action: {action}}}\n");
+        one_mistake(&plan, 7, column, part);
+    };
+    roce("{inject: nak}", 50, "expected qp, or toward: receiver");
+    roce("{inject: {cnp: {toward: a}}}", 56, "needs its queue pair");
+    roce(
+        "{inject: {cnp: {qp: 0x1000000}}}",
+        61,
+        "expected at most 16777215",
+    );
+    roce("{inject: {nak: {qp: 1, dscp: 64}}}", 70, "at most 63");
+    roce("{inject: rst}", 50, "rst is made of packets of TCP alone");
+    let many: String = (0..65)
+        .map(|n| format!("  - {{direction: a-to-b, packet: {}, action: {{inject: {{pause: {{quanta: {n}}}}}}}}}\n", n + 1))
+        .collect();
+    one_mistake(
+        &format!("{TAPS}events:\n{many}"),
+        12,
+        3,
+        "65 different frames: expected at most 64",
+    );
+}
+
+#[test]
+fn a_packet_that_is_dropped_can_be_answered() {
+    let text = format!(
+        "{TAPS}events:
+  - {{direction: a-to-b, packet: 5, action: {{drop: true, inject: rst}}}}
+  - {{direction: a-to-b, packet: 6, action: drop}}
+  - {{direction: a-to-b, packet: 6, action: {{inject: {{rst: {{toward: receiver}}}}}}}}
+"
+    );
+    let plan = Plan::parse("p", &text).unwrap();
+    let told: Vec<_> = (plan.events.iter())
+        .map(|event| event.action.to_string())
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "drop + inject rst to the sender",
+            "drop",
+            "inject rst to the receiver"
+        ]
+    );
+    one_mistake(
+        &(text + "  - {direction: a-to-b, packet: 6, action: {inject: pause}}\n"),
+        15,
+        5,
+        "both inject",
+    );
+}
+
+#[test]
 fn events_at_one_position_meet() {
     let at = |second: &str| {
         format!(

@@ -252,7 +252,7 @@ pub fn write(
     for (port, tap) in TAPS {
         let description = match tap {
             Tap::Ingress => "every frame, as it came in",
-            Tap::Egress => "frames that an event touched, as they left",
+            Tap::Egress => "frames that an event touched or made, as they left",
         };
         writer.interface(
             &format!("port {port} {tap}"),
