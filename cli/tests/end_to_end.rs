@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -292,7 +293,9 @@ fn wait_for_blocks(plan: &Plan, child: &mut Child) -> bool {
     let end = Instant::now() + LIMIT;
     let file = plan.path("run").join("capture.mwc");
     while Instant::now() < end {
-        if fs::metadata(&file).is_ok_and(|m| m.len() >= 10 * 65536) {
+        let mut magic = [0; 4];
+        let tenth = fs::File::open(&file).and_then(|f| f.read_exact_at(&mut magic, 9 * 65536));
+        if tenth.is_ok() && magic != [0; 4] {
             return true;
         }
         if child.try_wait().expect("child").is_some() {
@@ -825,7 +828,17 @@ fn what_rules_and_chance_decide_can_be_listed_and_done_again() {
     assert!(read_frames(&plan.path("other/seen.pcapng")) != first);
 }
 
-fn serve(socket: &Path, arguments: &[&str]) -> Child {
+/// A card that is served, ended at the latest with the test.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn serve(socket: &Path, arguments: &[&str]) -> Served {
     let served = Command::new(env!("CARGO_BIN_EXE_midwire"))
         .args(["card", "serve", "--socket"])
         .arg(socket)
@@ -837,10 +850,10 @@ fn serve(socket: &Path, arguments: &[&str]) -> Child {
     while !socket.exists() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(20));
     }
-    served
+    Served(served)
 }
 
-fn terminate(served: &mut Child) {
+fn terminate(Served(served): &mut Served) {
     Command::new("kill")
         .args(["-TERM", &served.id().to_string()])
         .status()
@@ -852,7 +865,7 @@ fn terminate(served: &mut Child) {
 fn a_plan_runs_on_a_card_that_is_served_separately() {
     let plan = Plan::new(
         "endpoints: {a: external, b: external}
-duration: 3s
+duration: 6s
 events:
   - {direction: a-to-b, packet: 3, action: drop}
   - {direction: a-to-b, packet: 1, iterations: 2, action: ecn}

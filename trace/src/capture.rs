@@ -173,6 +173,9 @@ impl Blocks<'_> {
             if have == 0 {
                 return Ok(false);
             }
+            if head[..have].iter().all(|&byte| byte == 0) {
+                return Err(Error::Unwritten);
+            }
             let header = BlockHeader::peek(&head[..have])?;
             self.buffer = vec![0; header.block_bytes as usize];
         }
@@ -186,6 +189,9 @@ impl Blocks<'_> {
         }
         if have < needed {
             return Err(Error::CutOff { needed, have });
+        }
+        if self.buffer.iter().all(|&byte| byte == 0) {
+            return Err(Error::Unwritten);
         }
         let header = Block::parse(&self.buffer)?.header;
         let follows = |field, expected, found| {

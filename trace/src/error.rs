@@ -17,6 +17,9 @@ pub enum Error {
         /// Bytes that are there.
         have: usize,
     },
+    /// Zeros where a block belongs: room that was made for it, and never used.
+    #[error("nothing was written here: who wrote the capture did not come to its end")]
+    Unwritten,
     /// The four bytes `MWB1` are missing.
     #[error("not a block: magic number is {0:#010x}")]
     Magic(u32),

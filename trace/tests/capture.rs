@@ -263,6 +263,24 @@ fn a_file_cut_off_reads_up_to_its_last_whole_block() {
     }
 }
 
+/// What a program leaves that made room for more blocks than it came to write.
+#[test]
+fn room_that_was_not_used_ends_reading_and_is_told() {
+    for blocks in [0, 3] {
+        let mut bytes = write(story(), SNAPSHOT, |_| {});
+        bytes.truncate(blocks * BLOCK);
+        bytes.resize((blocks + 4) * BLOCK, 0);
+        let file = file(&bytes);
+        let capture = Capture::open(&file.path).unwrap();
+        let mut read = capture.blocks();
+        while read.next_block().is_some() {}
+        let stop = read.stop().unwrap();
+        assert_eq!(stop.block, blocks as u64);
+        assert!(matches!(stop.reason, Error::Unwritten), "{stop}");
+        assert!(!Accounting::of(&capture).accounted_for);
+    }
+}
+
 #[test]
 fn damage_ends_reading_where_it_is() {
     let bytes = write(story(), SNAPSHOT, |_| {});
