@@ -200,15 +200,7 @@ pub(crate) fn events(
     let positions = &recorded.positions;
     let mut of_event: HashMap<u32, Vec<usize>> = HashMap::new();
     for (index, position) in positions.iter().enumerate() {
-        let mut numbers: Vec<u32> = position
-            .clauses
-            .iter()
-            .flat_map(|c| &c.events)
-            .copied()
-            .collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        for number in numbers {
+        for number in position.events() {
             of_event.entry(number).or_default().push(index);
         }
     }

@@ -157,8 +157,8 @@ impl PositionRecord {
             .any(|clause| (clause.first..=clause.last).contains(&iteration))
     }
 
-    /// Numbers of the events that name the position, as text.
-    pub fn event_numbers(&self) -> String {
+    /// Numbers of the events that name the position, ascending.
+    pub fn events(&self) -> Vec<u32> {
         let mut numbers: Vec<u32> = self
             .clauses
             .iter()
@@ -168,10 +168,12 @@ impl PositionRecord {
         numbers.sort_unstable();
         numbers.dedup();
         numbers
-            .iter()
-            .map(u32::to_string)
-            .collect::<Vec<_>>()
-            .join(", ")
+    }
+
+    /// The same as text.
+    pub fn event_numbers(&self) -> String {
+        let numbers: Vec<_> = self.events().iter().map(u32::to_string).collect();
+        numbers.join(", ")
     }
 }
 

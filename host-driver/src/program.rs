@@ -119,6 +119,24 @@ pub struct PositionEvents {
     pub clauses: Vec<Clause>,
 }
 
+impl PositionEvents {
+    /// One action, at every iteration.
+    pub fn always(lane: Lane, connection: u16, at: Position, action: Action) -> Self {
+        let clause = Clause {
+            first: 1,
+            last: None,
+            armed_by: None,
+            action,
+        };
+        Self {
+            lane,
+            connection,
+            at,
+            clauses: vec![clause],
+        }
+    }
+}
+
 /// Where in a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

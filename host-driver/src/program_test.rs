@@ -34,27 +34,7 @@ fn clause(first: u8, last: Option<u8>, action: Action) -> Clause {
 
 const DROP: Action = Action {
     drop: true,
-    ecn: None,
-    corrupt: None,
-    delay: None,
-    set: None,
-    truncate: None,
-    broken: Broken {
-        fcs: false,
-        ip: false,
-        transport: false,
-        icrc: false,
-    },
-    mended: Mended {
-        ip: false,
-        transport: false,
-        icrc: false,
-    },
-    reorder: None,
-    duplicate: None,
-    inject: None,
-    arm: None,
-    disarm: None,
+    ..Action::NOTHING
 };
 
 fn at(at: Position, clauses: Vec<Clause>) -> PositionEvents {

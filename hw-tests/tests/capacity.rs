@@ -2,8 +2,8 @@
 //! How much the card holds, and what it does when more is asked of it, by accident or by malice.
 
 use midwire_driver::{
-    Action, CaptureConfig, Clause, Ecn, Error, Kind, Lane, Measure, Position, PositionEvents,
-    Program, Rule, SlotId, regs,
+    Action, CaptureConfig, Ecn, Error, Kind, Lane, Measure, Position, PositionEvents, Program,
+    Rule, SlotId, regs,
 };
 use midwire_hw_tests::traffic::Random;
 use midwire_hw_tests::{Outcome, Rig, Sent, Settings};
@@ -26,21 +26,6 @@ const MARK: Action = Action {
     ecn: Some(Ecn::Ce),
     ..Action::NOTHING
 };
-
-fn event(lane: Lane, connection: u16, at: Position, action: Action) -> PositionEvents {
-    let clause = Clause {
-        first: 1,
-        last: None,
-        armed_by: None,
-        action,
-    };
-    PositionEvents {
-        lane,
-        connection,
-        at,
-        clauses: vec![clause],
-    }
-}
 
 fn follow(positions: Vec<PositionEvents>, rules: Vec<Rule>) -> Program {
     Program {
@@ -117,7 +102,7 @@ fn so_many_events_connections_and_rules_fit() {
     let action = |n: u32| if n.is_multiple_of(2) { MARK } else { DROP };
     let positions = names
         .iter()
-        .map(|&(connection, lane, n)| event(lane, connection, at(n), action(n)));
+        .map(|&(connection, lane, n)| PositionEvents::always(lane, connection, at(n), action(n)));
     let rules = LANES.map(|lane| {
         (0..64).map(move |n| Rule {
             measure: Measure::Position,
@@ -188,7 +173,11 @@ fn so_many_events_connections_and_rules_fit() {
 fn one_event_too_many_is_refused_and_nothing_changes() {
     let rig = rig();
     let of = |n| Position::Psn(n);
-    let events = |n: u32| (0..n).map(|n| event(Lane::AtoB, 0, of(n), DROP)).collect();
+    let events = |n: u32| {
+        (0..n)
+            .map(|n| PositionEvents::always(Lane::AtoB, 0, of(n), DROP))
+            .collect()
+    };
     let loaded = rig.card.load(&follow(events(1), Vec::new())).expect("room");
     let slots = rig.card.info().slots;
     let refused = rig.card.load(&follow(events(slots + 1), Vec::new()));
@@ -291,7 +280,8 @@ fn marking(psns: u32) -> (Rig, Vec<SlotId>) {
         prompt_access: true,
         ..settings()
     });
-    let positions = (0..psns).map(|psn| event(Lane::AtoB, 0, Position::Psn(psn), MARK));
+    let positions =
+        (0..psns).map(|psn| PositionEvents::always(Lane::AtoB, 0, Position::Psn(psn), MARK));
     let loaded = rig.card.load(&follow(positions.collect(), Vec::new()));
     let slots = loaded.expect("room").slots;
     (rig, slots)
@@ -307,13 +297,15 @@ fn what_changes_under_traffic_is_never_missed() {
     let change = |random: &mut Random| {
         for n in 1..=100 {
             let at = Position::Nth { kind: Kind::Ack, n };
-            rig.card.put(&event(Lane::AtoB, 9, at, DROP)).expect("room");
+            rig.card
+                .put(&PositionEvents::always(Lane::AtoB, 9, at, DROP))
+                .expect("room");
             if n % 3 == 0 {
                 rig.card.remove(Lane::AtoB, 9, at).expect("it is there");
             }
             let psn = random.below(POSITIONS.into()) as u32;
             let action = if n % 2 == 0 { MARK } else { DROP };
-            let event = event(Lane::AtoB, 0, Position::Psn(psn), action);
+            let event = PositionEvents::always(Lane::AtoB, 0, Position::Psn(psn), action);
             rig.card.put(&event).expect("it is there");
         }
     };
@@ -463,7 +455,7 @@ fn a_hash_attack_costs_only_the_attackers() {
         kind: Kind::Data,
         n: 3,
     };
-    let events = (0..32).map(|n| event(Lane::AtoB, followed as u16 + n, at, DROP));
+    let events = (0..32).map(|n| PositionEvents::always(Lane::AtoB, followed as u16 + n, at, DROP));
     let sent: Vec<_> = (0..)
         .zip(&frames)
         .map(|(n, data)| Sent::new(Lane::AtoB, 10 * n, data.clone()))
@@ -502,7 +494,7 @@ fn connections_beyond_the_last_pass_and_are_counted() {
         kind: Kind::Data,
         n: 1,
     };
-    let events = vec![event(Lane::AtoB, last, at, DROP)];
+    let events = vec![PositionEvents::always(Lane::AtoB, last, at, DROP)];
     let outcome = rig.run(&follow(events, Vec::new()), &sent);
     whole(&outcome);
     assert_eq!(outcome.counters.connections, u32::from(limit));

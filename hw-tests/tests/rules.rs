@@ -35,21 +35,6 @@ fn program(positions: Vec<PositionEvents>, rules: Vec<Rule>) -> Program {
     }
 }
 
-fn event(lane: Lane, connection: u16, at: Position, action: Action) -> PositionEvents {
-    let clause = Clause {
-        first: 1,
-        last: None,
-        armed_by: None,
-        action,
-    };
-    PositionEvents {
-        lane,
-        connection,
-        at,
-        clauses: vec![clause],
-    }
-}
-
 /// Runs frames 3 us apart and holds all against the model.
 fn run(width: Width, program: &Program, frames: &[(Lane, Vec<u8>)]) -> Outcome {
     let sent: Vec<_> = (0..)
@@ -126,7 +111,7 @@ fn an_event_arms_what_hits_its_answer() {
         action: DROP,
         ..Rule::all(Lane::BtoA, Kind::Nak)
     };
-    let three = event(Lane::AtoB, 0, Position::Psn(3), lost);
+    let three = PositionEvents::always(Lane::AtoB, 0, Position::Psn(3), lost);
     let frames = [
         request(0),
         answer(NAK, 0), // of no event
@@ -173,7 +158,7 @@ fn a_rule_arms_others_and_an_event_disarms_them() {
         kind: Kind::Data,
         n,
     };
-    let mut guarded = event(Lane::AtoB, 0, nth(4), DROP);
+    let mut guarded = PositionEvents::always(Lane::AtoB, 0, nth(4), DROP);
     guarded.clauses[0].armed_by = Some(0);
     guarded.clauses.push(Clause {
         armed_by: None,
@@ -184,7 +169,11 @@ fn a_rule_arms_others_and_an_event_disarms_them() {
         at: nth(7),
         ..guarded.clone()
     };
-    let events = vec![event(Lane::AtoB, 0, nth(5), end), guarded, other];
+    let events = vec![
+        PositionEvents::always(Lane::AtoB, 0, nth(5), end),
+        guarded,
+        other,
+    ];
     let frames = [
         segment(0, 0, SYN),
         segment(0, 100, ACK),
