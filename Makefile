@@ -3,6 +3,7 @@
 # make demo   installs the pinned tools into .tools/venv, builds, and runs a plan
 # make test   all checks and tests
 # make prove  proves the core's modules; minutes of CPU time
+# make synth  synthesizes the core's blocks; an hour of CPU time
 # make bench  measures and prints; slow figures never run in the tests
 # make regs   regenerates what comes from the register map
 SHELL := /bin/bash
@@ -15,7 +16,7 @@ MIDWIRE := target/release/midwire
 CARGO := cargo
 CARGO_FLAGS := --release --locked
 
-.PHONY: demo test bench build tools regs lint prove test-rtl test-rust format clean need
+.PHONY: demo test bench build tools regs lint prove synth test-rtl test-rust format clean need
 
 demo: build
 	$(MIDWIRE) run plans/tcp-retransmit.yaml
@@ -48,6 +49,9 @@ test-rtl: tools
 
 prove: tools
 	$(PY) tools/prove.py --write docs/proofs.md
+
+synth: tools
+	$(PY) tools/synth.py --write docs/synthesis.md
 
 test-rust: tools
 	$(CARGO) test $(CARGO_FLAGS) --workspace
