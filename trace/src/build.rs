@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use crate::packet::{
-    Aeth, Bth, Fragment, Net, ROCE_PORT, Reth, ethertype, icrc, internet_checksum,
+    Aeth, AtomicEth, Bth, Fragment, Net, ROCE_PORT, Reth, ethertype, icrc, internet_checksum,
     transport_checksum,
 };
 
@@ -226,5 +226,14 @@ pub fn reth(reth: Reth) -> Vec<u8> {
     let mut bytes = reth.va.to_be_bytes().to_vec();
     bytes.extend(reth.rkey.to_be_bytes());
     bytes.extend(reth.dma_len.to_be_bytes());
+    bytes
+}
+
+/// Bytes of an AtomicETH.
+pub fn atomic(atomic: AtomicEth) -> Vec<u8> {
+    let mut bytes = atomic.va.to_be_bytes().to_vec();
+    bytes.extend(atomic.rkey.to_be_bytes());
+    bytes.extend(atomic.swap_add.to_be_bytes());
+    bytes.extend(atomic.compare.to_be_bytes());
     bytes
 }

@@ -26,4 +26,4 @@ pub use chance::Chance;
 pub use error::{Error, Result};
 pub use packet::Packet;
 pub use record::Record;
-pub use units::{Actions, Flags, Kind, Lane, Nanos, Port, Proto, Tap};
+pub use units::{Actions, Flags, Kind, Lane, Nanos, Port, Proto, Psn, Tap};

@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::units::{Kind, Proto};
+use crate::units::{Kind, Proto, Psn};
 
 /// UDP destination port of RoCEv2.
 pub const ROCE_PORT: u16 = 4791;
@@ -289,6 +289,10 @@ pub mod opcode {
     pub const ACK: u8 = 0x11;
     /// Answer to an atomic operation.
     pub const ATOMIC_ACK: u8 = 0x12;
+    /// Atomic compare and swap.
+    pub const COMPARE_SWAP: u8 = 0x13;
+    /// Atomic fetch and add.
+    pub const FETCH_ADD: u8 = 0x14;
 }
 
 impl Bth {
@@ -300,6 +304,11 @@ impl Bth {
     /// Backward congestion: set in a congestion notification.
     pub const fn becn(&self) -> bool {
         self.byte4 & 0x40 != 0
+    }
+
+    /// Its packet sequence number.
+    pub const fn sequence(&self) -> Psn {
+        Psn::new(self.psn as u64)
     }
 
     /// Bytes of pad at the end of the payload.

@@ -84,6 +84,30 @@ impl fmt::Display for Nanos {
     }
 }
 
+/// Packet sequence number of RoCE: 24 bits that wrap, compared by serial arithmetic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Psn(u32);
+
+impl Psn {
+    /// Of the low 24 bits of a number.
+    pub const fn new(number: u64) -> Self {
+        Self((number & 0xff_ffff) as u32)
+    }
+
+    /// The 24 bits.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The number nearest to `near` whose low 24 bits these are: a count that goes on through the
+    /// wrap.
+    pub const fn nearest(self, near: u64) -> u64 {
+        let ahead = (self.0.wrapping_sub(near as u32) << 8) as i32 >> 8;
+        near.wrapping_add_signed(ahead as i64)
+    }
+}
+
 /// Gives an enum its words: `Display`, `FromStr`, serde and the list of all values.
 macro_rules! words {
     ($name:ident, $what:literal, $($variant:ident = $word:literal),+ $(,)?) => {
@@ -445,6 +469,15 @@ mod tests {
         assert_eq!(block.nearest(0xffff_fff0), Nanos(0xffff_fff0));
         assert_eq!(Nanos(0xffff_fff0).nearest(5), Nanos(0x1_0000_0005));
         assert_eq!(Nanos(0).nearest(0x7fff_ffff), Nanos(0x7fff_ffff));
+    }
+
+    #[test]
+    fn psns_go_on_through_the_wrap() {
+        assert_eq!(Psn::new(0x1_00ff_fffe).get(), 0xff_fffe);
+        assert_eq!(Psn::new(2).nearest(0x1ff_fffe), 0x200_0002);
+        assert_eq!(Psn::new(0xff_fffe).nearest(0x200_0002), 0x1ff_fffe);
+        assert_eq!(Psn::new(0x7f_ffff).nearest(0x100_0000), 0x17f_ffff);
+        assert_eq!(Psn::new(0x80_0000).nearest(0x100_0000), 0x80_0000);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 
 use midwire_trace::build::{self, Path, TcpSegment};
 use midwire_trace::packet::{
-    Aeth, Bth, Fragment, Packet, Reth, TcpOption, Transport, icrc, internet_checksum, opcode,
-    tcp_flags, transport_checksum,
+    Aeth, AtomicEth, Bth, Fragment, Packet, Reth, TcpOption, Transport, icrc, internet_checksum,
+    opcode, tcp_flags, transport_checksum,
 };
 use midwire_trace::{Kind, Proto};
 use proptest::prelude::*;
@@ -133,6 +133,22 @@ fn roce_headers_by_opcode() {
     assert_eq!((roce.bth.pad(), roce.bth.mig_req()), (3, true));
     assert_eq!((packet.payload_len, roce.kind()), (4, Kind::Data));
     assert_eq!(packet.proto(), Proto::Roce);
+
+    let swap = AtomicEth {
+        va: 0x1122_3344_5566_7788,
+        rkey: 9,
+        swap_add: 0x0102_0304_0506_0708,
+        compare: 7,
+    };
+    let frame = build::roce(
+        &path,
+        &bth(opcode::COMPARE_SWAP, 1),
+        &build::atomic(swap),
+        b"",
+    );
+    let packet = Packet::parse(&frame);
+    assert_eq!(packet.roce().unwrap().atomic, Some(swap));
+    assert_eq!(packet.payload_len, 0);
 
     let nak = Aeth {
         syndrome: 0x60,
