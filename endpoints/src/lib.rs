@@ -24,7 +24,9 @@ mod error;
 mod host;
 mod netlink;
 mod options;
+mod payload;
 pub mod privilege;
+pub mod rnic;
 mod tap;
 pub mod traffic;
 

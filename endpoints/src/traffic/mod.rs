@@ -2,7 +2,6 @@
 //! Traffic between the two hosts: built in for TCP, or any command.
 
 mod command;
-mod payload;
 mod tcp;
 
 pub use command::{Background, CommandReport, CommandTraffic, Outcome, Ready};

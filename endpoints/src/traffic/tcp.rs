@@ -16,9 +16,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::payload::Stream;
 use super::seconds;
 use crate::host::congestion_control_refused;
+use crate::payload::Stream;
 use crate::{Error, Hosts, Port};
 
 /// How often a blocked socket looks whether it should give up.
@@ -497,7 +497,7 @@ impl TcpTraffic {
     }
 
     fn role(&self, connection: u16, opens: bool) -> Role {
-        let stream = |from_opener| Stream::new(self.seed, connection, from_opener);
+        let stream = |from_opener| Stream::new(self.seed, connection.into(), from_opener);
         let sends = match self.direction {
             Direction::Send => opens,
             Direction::Receive => !opens,

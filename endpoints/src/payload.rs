@@ -4,13 +4,13 @@
 
 /// A stream of pseudo-random bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     key: u64,
 }
 
 impl Stream {
     /// The stream of one direction of one connection.
-    pub(super) fn new(seed: u64, connection: u16, from_opener: bool) -> Stream {
+    pub(crate) fn new(seed: u64, connection: u32, from_opener: bool) -> Stream {
         let name = u64::from(connection) << 1 | u64::from(from_opener);
         Stream {
             key: mix(seed ^ mix(name)),
@@ -18,7 +18,7 @@ impl Stream {
     }
 
     /// Fills `bytes` with the stream from `offset` on.
-    pub(super) fn fill(self, offset: u64, bytes: &mut [u8]) {
+    pub(crate) fn fill(self, offset: u64, bytes: &mut [u8]) {
         let head = ((8 - offset % 8) % 8).min(bytes.len() as u64) as usize;
         let (first, rest) = bytes.split_at_mut(head);
         let skip = (offset % 8) as usize;
@@ -43,7 +43,7 @@ impl Stream {
 }
 
 /// The finalizer of SplitMix64.
-fn mix(mut value: u64) -> u64 {
+pub(crate) fn mix(mut value: u64) -> u64 {
     value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ value >> 31

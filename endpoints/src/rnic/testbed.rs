@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Two NICs, the queue pairs between them, and the transfers that they make one after the other.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use midwire_trace::Psn;
+use midwire_trace::build::Path;
+use serde::Serialize;
+
+use super::{
+    CompletionTimes, Config, Frame, MICROSECOND, Operation, Picoseconds, QpConfig, Rnic, Transfer,
+    TransferConfig,
+};
+use crate::Port;
+use crate::payload::mix;
+
+/// One end tells the other outside the line that a transfer is over: after this time the next one
+/// begins. Participants of a calendar run for less at a stretch.
+const OUT_OF_BAND: Picoseconds = 100 * MICROSECOND;
+
+/// The largest message (InfiniBand specification, volume 1, 9.7.2).
+pub const MAX_MESSAGE: u64 = 1 << 31;
+
+/// RDMA traffic: `qps` queue pairs from one NIC to the other.
+#[derive(Clone, Debug)]
+pub struct RdmaTransfer {
+    /// The NIC that asks; the other one answers.
+    pub from: Port,
+    /// What the messages are, in turn.
+    pub operations: Vec<Operation>,
+    /// Queue pairs.
+    pub qps: u32,
+    /// Messages of each.
+    pub messages: u64,
+    /// Bytes of each message.
+    pub size: u64,
+    /// Most bytes of payload in a packet.
+    pub mtu: u32,
+    /// Messages of a queue pair that are posted at a time.
+    pub tx_depth: u64,
+    /// Every queue pair waits until all have completed theirs.
+    pub barrier: bool,
+    /// Queue pairs take the addresses of both NICs in turn.
+    pub multi_gid: bool,
+    /// As in [`QpConfig::timeout`].
+    pub timeout: u8,
+    /// As in [`QpConfig::retries`].
+    pub retries: u8,
+    /// As in [`QpConfig::rnr_retries`].
+    pub rnr_retries: u8,
+    /// As in [`QpConfig::min_rnr_timer`].
+    pub min_rnr_timer: u8,
+    /// As in [`QpConfig::max_reads`].
+    pub max_reads: usize,
+    /// As in [`QpConfig::receives`].
+    pub receives: u64,
+    /// As in [`QpConfig::repost`].
+    pub repost: Picoseconds,
+    /// First PSN of all queue pairs; of chance without it.
+    pub first_psn: Option<Psn>,
+    /// Classes of the transmission scheduler, which queue pairs take in turn.
+    pub classes: Vec<usize>,
+    /// DSCP of all packets but congestion notifications.
+    pub dscp: u8,
+}
+
+struct Entry {
+    from: Port,
+    transfer: usize,
+    /// Places of the queue pairs at port A and at port B.
+    qps: Vec<[usize; 2]>,
+    /// What each queue pair tells the other.
+    facts: Vec<QpConfig>,
+}
+
+/// Two NICs and the transfers between them.
+pub struct Testbed {
+    nics: [Rnic; 2],
+    entries: Vec<Entry>,
+    /// The transfer under way.
+    current: usize,
+}
+
+/// Numbers that look random, from a seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+}
+
+impl Testbed {
+    /// Two NICs at ports A and B. The seed decides numbers of queue pairs, first PSNs, keys and
+    /// contents of the memory.
+    pub fn new(configs: [Config; 2], transfers: &[RdmaTransfer], seed: u64) -> Self {
+        let mut bed = Self {
+            nics: configs.map(Rnic::new),
+            entries: Vec::new(),
+            current: 0,
+        };
+        let mut numbers = Numbers(seed);
+        let mut used = [Vec::new(), Vec::new()];
+        let mut index = 0;
+        for transfer in transfers {
+            let mut entry = Entry {
+                from: transfer.from,
+                transfer: 0,
+                qps: Vec::new(),
+                facts: Vec::new(),
+            };
+            for n in 0..transfer.qps as usize {
+                let ends = bed.queue_pair(transfer, n, index, seed, &mut numbers, &mut used);
+                index += 1;
+                entry.facts.push(ends[transfer.from as usize].clone());
+                let [a, b] = ends;
+                entry.qps.push([bed.nics[0].add(a), bed.nics[1].add(b)]);
+            }
+            let from = transfer.from as usize;
+            entry.transfer = bed.nics[from].add_transfer(TransferConfig {
+                operations: transfer.operations.clone(),
+                qps: entry.qps.iter().map(|places| places[from]).collect(),
+                messages: transfer.messages,
+                size: transfer.size,
+                tx_depth: transfer.tx_depth,
+                barrier: transfer.barrier,
+            });
+            bed.entries.push(entry);
+        }
+        bed
+    }
+
+    /// Both ends of a queue pair.
+    fn queue_pair(
+        &self,
+        transfer: &RdmaTransfer,
+        n: usize,
+        index: u32,
+        seed: u64,
+        numbers: &mut Numbers,
+        used: &mut [Vec<u32>; 2],
+    ) -> [QpConfig; 2] {
+        let [a, b] = [0, 1].map(|end| {
+            loop {
+                let number = (numbers.next() & 0xff_ffff) as u32;
+                // 0 and 1 are for management.
+                if number > 1 && !used[end].contains(&number) {
+                    used[end].push(number);
+                    let psn = Psn::new(numbers.next());
+                    return (number, transfer.first_psn.unwrap_or(psn));
+                }
+            }
+        });
+        let key = numbers.next() as u32;
+        let address = |end: usize| {
+            let addresses = &self.nics[end].config().addresses;
+            addresses[if transfer.multi_gid { n } else { 0 } % addresses.len()]
+        };
+        let end = |own: usize, (number, first_psn): (u32, Psn), (peer, peer_psn): (u32, Psn)| {
+            let port = 0xc000 | ((number ^ peer) & 0x3fff) as u16;
+            let mut path = Path::new(
+                SocketAddr::new(address(own), port),
+                SocketAddr::new(address(1 - own), 0),
+            );
+            path.src_mac = self.nics[own].config().mac;
+            path.dst_mac = self.nics[1 - own].config().mac;
+            path.traffic_class |= transfer.dscp << 2;
+            QpConfig {
+                number,
+                peer,
+                first_psn,
+                peer_psn,
+                path,
+                mtu: transfer.mtu,
+                timeout: transfer.timeout,
+                retries: transfer.retries,
+                rnr_retries: transfer.rnr_retries,
+                min_rnr_timer: transfer.min_rnr_timer,
+                max_reads: transfer.max_reads,
+                region: u64::from(index + 1) << 40,
+                region_bytes: transfer.messages.saturating_mul(transfer.size).max(8),
+                key,
+                seed,
+                index,
+                receives: transfer.receives,
+                repost: transfer.repost,
+                class: transfer.classes[n % transfer.classes.len()],
+                opens: own == transfer.from as usize,
+            }
+        };
+        [end(0, a, b), end(1, b, a)]
+    }
+
+    /// Starts the first transfer.
+    pub fn start(&mut self, at: Picoseconds) {
+        if let Some(first) = self.entries.first() {
+            self.nics[first.from as usize].start(first.transfer, at);
+        }
+    }
+
+    /// The NIC at a port.
+    pub fn nic(&self, port: Port) -> &Rnic {
+        &self.nics[port as usize]
+    }
+
+    fn transfer(&self, number: usize) -> Option<&Transfer> {
+        let entry = self.entries.get(number)?;
+        Some(self.nics[entry.from as usize].transfer(entry.transfer))
+    }
+
+    /// Runs the NIC at a port to just before `to`; frames are told with the times at which their
+    /// first bits leave it.
+    pub fn advance(&mut self, port: Port, to: Picoseconds, sent: &mut Vec<Frame>) {
+        self.nics[port as usize].advance(to, sent);
+        while let Some(end) = self.transfer(self.current).and_then(Transfer::end) {
+            self.current += 1;
+            let Some(next) = self.entries.get(self.current) else {
+                break;
+            };
+            self.nics[next.from as usize].start(next.transfer, end + OUT_OF_BAND);
+        }
+    }
+
+    /// Gives the NIC at a port a frame, the last bit of which arrives at `at`.
+    pub fn receive(&mut self, port: Port, at: Picoseconds, frame: Frame) {
+        self.nics[port as usize].receive(at, frame);
+    }
+
+    /// What became of a transfer.
+    pub fn report(&self, number: usize) -> Option<RdmaReport> {
+        let entry = self.entries.get(number)?;
+        let transfer = self.transfer(number)?;
+        let (config, from) = (transfer.config(), entry.from as usize);
+        let qps: Vec<QpReport> = transfer
+            .flows()
+            .iter()
+            .zip(&entry.qps)
+            .zip(&entry.facts)
+            .map(|((flow, places), facts)| {
+                let taken = self.nics[1 - from].taken(places[1 - from]);
+                let fetched = self.nics[from].fetched(places[from]);
+                let messages = &flow.messages;
+                let time = messages
+                    .first()
+                    .zip(messages.last())
+                    .map(|(first, last)| last.completed - first.posted);
+                let bytes = taken.0 + fetched.0;
+                QpReport {
+                    source: facts.path.src.ip().to_string(),
+                    destination: facts.path.dst.ip().to_string(),
+                    qp: facts.number,
+                    peer_qp: facts.peer,
+                    first_psn: facts.first_psn.get(),
+                    peer_first_psn: facts.peer_psn.get(),
+                    messages: messages.len() as u64,
+                    bytes,
+                    wrong_bytes: taken.1 + fetched.1,
+                    goodput_bps: rate(bytes, time),
+                    completion_times: CompletionTimes::of(messages.iter()),
+                    error: flow.error.map(|status| status.to_string()),
+                }
+            })
+            .collect();
+        let duration = transfer
+            .begun()
+            .zip(transfer.end())
+            .map(|(begun, end)| end - begun);
+        let bytes = qps.iter().map(|qp| qp.bytes).sum();
+        let wanted: u64 = (0..config.messages)
+            .map(|n| config.operations[(n % config.operations.len() as u64) as usize])
+            .map(|operation| {
+                if operation.is_atomic() {
+                    8
+                } else {
+                    config.size
+                }
+            })
+            .sum();
+        let whole = |qp: &QpReport| qp.error.is_none() && qp.wrong_bytes == 0 && qp.bytes == wanted;
+        Some(RdmaReport {
+            completed: duration.is_some() && qps.iter().all(whole),
+            duration_ns: duration.map(|time| time / 1000),
+            messages: qps.iter().map(|qp| qp.messages).sum(),
+            bytes,
+            wrong_bytes: qps.iter().map(|qp| qp.wrong_bytes).sum(),
+            goodput_bps: rate(bytes, duration),
+            completion_times: CompletionTimes::of(
+                transfer.flows().iter().flat_map(|flow| &flow.messages),
+            ),
+            qps,
+        })
+    }
+
+    /// Counters of the NIC at a port.
+    pub fn counters(&self, port: Port) -> BTreeMap<String, u64> {
+        self.nic(port).counters().by_name()
+    }
+}
+
+/// Bit/s.
+fn rate(bytes: u64, time: Option<Picoseconds>) -> Option<u64> {
+    let time = time.filter(|time| *time > 0)?;
+    let rate = u128::from(bytes) * 8_000_000_000_000 / u128::from(time);
+    u64::try_from(rate).ok()
+}
+
+/// What became of a transfer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RdmaReport {
+    /// Every message completed, and every byte arrived once, in order and right.
+    pub completed: bool,
+    /// From the first message posted to the last one completed; nothing when it did not end.
+    pub duration_ns: Option<u64>,
+    /// Messages that completed.
+    pub messages: u64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Those that were wrong.
+    pub wrong_bytes: u64,
+    /// Bytes in that time.
+    pub goodput_bps: Option<u64>,
+    /// How long the messages took.
+    pub completion_times: Option<CompletionTimes>,
+    /// Each queue pair.
+    pub qps: Vec<QpReport>,
+}
+
+/// What became of a queue pair's messages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct QpReport {
+    /// Address of the end that asks.
+    pub source: String,
+    /// Address of the end that answers.
+    pub destination: String,
+    /// Number of the queue pair at the end that asks.
+    pub qp: u32,
+    /// And at the end that answers.
+    pub peer_qp: u32,
+    /// PSN of the first request.
+    pub first_psn: u32,
+    /// PSN that the end that answers would begin with.
+    pub peer_first_psn: u32,
+    /// Messages that completed.
+    pub messages: u64,
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// Those that were wrong.
+    pub wrong_bytes: u64,
+    /// Bytes from the first message posted to the last one completed.
+    pub goodput_bps: Option<u64>,
+    /// How long the messages took.
+    pub completion_times: Option<CompletionTimes>,
+    /// Why messages failed.
+    pub error: Option<String>,
+}
+
+/// A NIC of a testbed, to be plugged into a port.
+#[derive(Clone)]
+pub struct Plug {
+    bed: Arc<Mutex<Testbed>>,
+    port: Port,
+}
+
+impl fmt::Debug for Plug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "model NIC at port {}", self.port)
+    }
+}
+
+impl Plug {
+    /// Both NICs of a testbed.
+    pub fn both(bed: Testbed) -> [Plug; 2] {
+        let bed = Arc::new(Mutex::new(bed));
+        [Port::A, Port::B].map(|port| Plug {
+            bed: Arc::clone(&bed),
+            port,
+        })
+    }
+
+    /// The testbed.
+    pub fn bed(&self) -> MutexGuard<'_, Testbed> {
+        // Nothing is half done between two calls.
+        self.bed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The port that it is for.
+    pub fn port(&self) -> Port {
+        self.port
+    }
+}

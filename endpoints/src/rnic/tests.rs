@@ -1,0 +1,574 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Two NICs on a wire that loses, holds back, doubles and breaks what a test names.
+
+use midwire_trace::Psn;
+use midwire_trace::packet::{Packet, Roce, opcode};
+
+use super::*;
+use crate::Port;
+use crate::payload::mix;
+
+const DELAY: Picoseconds = MICROSECOND / 2;
+const MILLISECOND: Picoseconds = 1000 * MICROSECOND;
+
+fn config(port: Port) -> Config {
+    let last = 1 + port as u8;
+    Config {
+        mac: [2, 0, 0, 0, 0, last],
+        addresses: vec![[10, 0, 0, last].into()],
+        byte_time: 80,
+        link_delay: DELAY,
+        latency: Latency::default(),
+        classes: vec![1],
+        notification_point: NotificationPoint::default(),
+        reaction_point: ReactionPoint::default(),
+    }
+}
+
+fn transfer(operations: &[Operation]) -> RdmaTransfer {
+    RdmaTransfer {
+        from: Port::A,
+        operations: operations.to_vec(),
+        qps: 1,
+        messages: 4,
+        size: 10_000,
+        mtu: 1024,
+        tx_depth: 1,
+        barrier: false,
+        multi_gid: false,
+        timeout: 10,
+        retries: 7,
+        rnr_retries: 7,
+        min_rnr_timer: 12,
+        max_reads: 16,
+        receives: 128,
+        repost: 0,
+        first_psn: None,
+        classes: vec![0],
+        dscp: 0,
+    }
+}
+
+/// A packet as it passes the wire.
+struct Seen {
+    at: Picoseconds,
+    from: Port,
+    roce: Roce,
+    /// Of its flow: the PSN relative to the first packet.
+    psn: u32,
+    /// How often this PSN was seen with an opcode.
+    iteration: u32,
+}
+
+/// What the wire does to a packet.
+enum Fate {
+    Pass,
+    Drop,
+    /// After this time.
+    Late(Picoseconds),
+    /// Again after this time.
+    Twice(Picoseconds),
+    Corrupt,
+    Mark,
+}
+
+struct Wire {
+    bed: Testbed,
+    seen: Vec<Seen>,
+    /// Frames on their way: arrival, order of sending, port.
+    flying: Vec<(Picoseconds, usize, Port, Frame)>,
+}
+
+impl Wire {
+    fn new(bed: Testbed) -> Self {
+        Self {
+            bed,
+            seen: Vec::new(),
+            flying: Vec::new(),
+        }
+    }
+
+    /// Runs until nothing happens any more.
+    fn run(&mut self, mut fate: impl FnMut(&Seen) -> Fate) {
+        self.bed.start(MICROSECOND);
+        let ports = [Port::A, Port::B];
+        let mut order = 0;
+        loop {
+            let acts = ports.iter().filter_map(|port| self.bed.nic(*port).next());
+            let lands = self.flying.iter().map(|(at, ..)| *at);
+            let Some(now) = acts.chain(lands).min() else {
+                break;
+            };
+            assert!(now < 100_000 * MILLISECOND, "it does not come to rest");
+            let end = now + DELAY;
+            self.flying.sort_by_key(|(at, order, ..)| (*at, *order));
+            while let Some((at, _, port, frame)) =
+                self.flying.first().filter(|(at, ..)| *at < end).cloned()
+            {
+                self.flying.remove(0);
+                self.bed.receive(port, at, frame);
+            }
+            for port in ports {
+                let mut sent = Vec::new();
+                self.bed.advance(port, end, &mut sent);
+                for frame in sent {
+                    order += 1;
+                    self.carry(order, port, frame, &mut fate);
+                }
+            }
+        }
+    }
+
+    fn carry(
+        &mut self,
+        order: usize,
+        from: Port,
+        mut frame: Frame,
+        fate: &mut impl FnMut(&Seen) -> Fate,
+    ) {
+        let packet = Packet::parse(&frame.data);
+        assert_eq!(packet.malformed, None);
+        let roce = *packet.roce().expect("RoCE");
+        assert_eq!(packet.expected_icrc(&frame.data), roce.icrc);
+        let mut before = self
+            .seen
+            .iter()
+            .filter(|seen| seen.from == from && seen.roce.bth.dest_qp == roce.bth.dest_qp)
+            .filter(|seen| seen.roce.bth.opcode != opcode::CNP);
+        let base = before
+            .clone()
+            .next()
+            .map_or(roce.bth.psn, |s| s.roce.bth.psn);
+        let psn = roce.bth.psn.wrapping_sub(base) & 0xff_ffff;
+        let again = before.by_ref().filter(|seen| seen.psn == psn).count() as u32;
+        let seen = Seen {
+            at: frame.at,
+            from,
+            roce,
+            psn,
+            iteration: again + 1,
+        };
+        let bytes = frame.data.len() as u64 + 24;
+        let at = frame.at + bytes * 80 + DELAY;
+        let to = from.other();
+        let fate = fate(&seen);
+        self.seen.push(seen);
+        match fate {
+            Fate::Drop => {}
+            Fate::Pass => self.flying.push((at, order, to, frame)),
+            Fate::Late(time) => self.flying.push((at + time, order, to, frame)),
+            Fate::Twice(time) => {
+                self.flying.push((at, order, to, frame.clone()));
+                self.flying.push((at + time, order, to, frame));
+            }
+            Fate::Corrupt => {
+                let last = frame.data.len() - 1;
+                frame.data[last] ^= 1;
+                self.flying.push((at, order, to, frame));
+            }
+            Fate::Mark => {
+                frame.data[15] |= 3;
+                self.flying.push((at, order, to, frame));
+            }
+        }
+    }
+
+    fn counters(&self, port: Port) -> &Counters {
+        self.bed.nic(port).counters()
+    }
+
+    /// Every byte arrived once and right.
+    #[track_caller]
+    fn assert_whole(&self) -> RdmaReport {
+        let report = self.bed.report(0).expect("a report");
+        assert!(report.completed, "{report:#?}");
+        report
+    }
+
+    /// When the packets passed that `which` picks.
+    fn times(&self, which: impl Fn(&Seen) -> bool) -> Vec<Picoseconds> {
+        let picked = self.seen.iter().filter(|seen| which(seen));
+        picked.map(|seen| seen.at).collect()
+    }
+}
+
+fn run(transfer: &RdmaTransfer, fate: impl FnMut(&Seen) -> Fate) -> Wire {
+    let configs = [config(Port::A), config(Port::B)];
+    let bed = Testbed::new(configs, std::slice::from_ref(transfer), 1);
+    let mut wire = Wire::new(bed);
+    wire.run(fate);
+    wire
+}
+
+fn is_nak(seen: &Seen) -> bool {
+    seen.roce.aeth.is_some_and(|aeth| aeth.syndrome == 0x60)
+}
+
+const ALL: [&[Operation]; 6] = [
+    &[Operation::Send],
+    &[Operation::Write],
+    &[Operation::Read],
+    &[Operation::FetchAdd],
+    &[Operation::CompareSwap],
+    &[Operation::Send, Operation::Read],
+];
+
+#[test]
+fn every_verb_completes_at_every_mtu_and_depth() {
+    for operations in ALL {
+        for (mtu, tx_depth) in [(256, 1), (512, 4), (1024, 2), (2048, 16), (4096, 3)] {
+            for size in [1, 256, 4095, 10_000] {
+                let wire = run(
+                    &RdmaTransfer {
+                        mtu,
+                        tx_depth,
+                        size,
+                        qps: 3,
+                        ..transfer(operations)
+                    },
+                    |_| Fate::Pass,
+                );
+                let report = wire.assert_whole();
+                assert_eq!(report.messages, 12);
+                for port in [Port::A, Port::B] {
+                    let counted = wire.counters(port);
+                    assert_eq!(counted.duplicate_request + counted.out_of_sequence, 0);
+                    assert_eq!(counted.local_ack_timeout_err, 0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lost_write_is_sent_again_from_there_on_after_one_nak() {
+    for operation in [Operation::Write, Operation::Send] {
+        let wire = run(&transfer(&[operation]), |seen| {
+            match (seen.from, seen.psn, seen.iteration) {
+                (Port::A, 3, 1) => Fate::Drop,
+                _ => Fate::Pass,
+            }
+        });
+        wire.assert_whole();
+        assert_eq!(wire.counters(Port::A).packet_seq_err, 1);
+        assert_eq!(wire.counters(Port::B).out_of_sequence, 6);
+        assert_eq!(wire.counters(Port::A).local_ack_timeout_err, 0);
+        let naks = wire.times(is_nak);
+        let fourth = wire.times(|seen| seen.from == Port::A && seen.psn == 4)[0];
+        let again = wire.times(|seen| seen.from == Port::A && seen.psn == 3)[1];
+        assert_eq!(naks.len(), 1);
+        let line = (1024 + 58 + 24) * 80;
+        assert_eq!(naks[0], fourth + line + DELAY + 2 * MICROSECOND);
+        assert_eq!(again, naks[0] + (62 + 24) * 80 + DELAY + 2 * MICROSECOND);
+        for psn in 0..10 {
+            let times = wire.times(|seen| seen.from == Port::A && seen.psn == psn);
+            assert_eq!(times.len(), if psn < 3 { 1 } else { 2 }, "PSN {psn}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_response_makes_the_requester_read_again_from_there_on() {
+    let wire = run(&transfer(&[Operation::Read]), |seen| {
+        match (seen.from, seen.psn, seen.iteration) {
+            (Port::B, 3, 1) => Fate::Drop,
+            _ => Fate::Pass,
+        }
+    });
+    wire.assert_whole();
+    assert_eq!(wire.counters(Port::A).implied_nak_seq_err, 1);
+    assert_eq!(wire.counters(Port::A).local_ack_timeout_err, 0);
+    assert_eq!(wire.counters(Port::B).duplicate_request, 1);
+    let requests: Vec<_> = wire
+        .seen
+        .iter()
+        .filter_map(|seen| {
+            let reth = seen.roce.reth?;
+            Some((seen.psn, reth.va & 0xff_ffff, reth.dma_len))
+        })
+        .collect();
+    assert_eq!(
+        requests[..3],
+        [
+            (0, 0, 10_000),
+            (3, 3072, 10_000 - 3072),
+            (10, 10_000, 10_000)
+        ]
+    );
+}
+
+#[test]
+fn a_lost_tail_takes_the_timeout_of_the_specification() {
+    for (operation, loser) in [
+        (Operation::Write, Port::A),
+        (Operation::Send, Port::A),
+        (Operation::Read, Port::B),
+        (Operation::FetchAdd, Port::A),
+        (Operation::FetchAdd, Port::B),
+        // A lost acknowledgement.
+        (Operation::Write, Port::B),
+    ] {
+        let mut lost = 0;
+        let wire = run(
+            &RdmaTransfer {
+                messages: 1,
+                ..transfer(&[operation])
+            },
+            |seen| {
+                let tail = match operation {
+                    Operation::FetchAdd => 0,
+                    Operation::Write if loser == Port::B => 0,
+                    _ => 9,
+                };
+                match seen.from == loser && seen.psn == tail && lost < 2 {
+                    true => {
+                        lost += 1;
+                        Fate::Drop
+                    }
+                    false => Fate::Pass,
+                }
+            },
+        );
+        wire.assert_whole();
+        assert_eq!(wire.counters(Port::A).local_ack_timeout_err, 2);
+        if operation == Operation::Write && loser == Port::A {
+            let times = |psn| wire.times(|seen| seen.psn == psn && seen.from == Port::A);
+            // 4.096 µs · 2^10, twice: from the packet that asks to the first that goes again.
+            assert_eq!(times(0)[1] - times(9)[0], 4_194_304_000);
+            assert_eq!(times(0)[2] - times(9)[1], 4_194_304_000);
+        }
+    }
+}
+
+#[test]
+fn the_retry_count_is_kept_and_the_queue_pair_fails() {
+    for retries in [0, 1, 7] {
+        let wire = run(
+            &RdmaTransfer {
+                retries,
+                tx_depth: 3,
+                ..transfer(&[Operation::Write])
+            },
+            |seen| match (seen.from, seen.psn) {
+                (Port::A, 9) => Fate::Drop,
+                _ => Fate::Pass,
+            },
+        );
+        let report = wire.bed.report(0).unwrap();
+        assert!(!report.completed);
+        assert_eq!(
+            report.qps[0].error.as_deref(),
+            Some("retry counter exceeded")
+        );
+        let tries = wire.times(|seen| seen.from == Port::A && seen.psn == 9);
+        assert_eq!(tries.len(), 1 + usize::from(retries));
+        assert_eq!(wire.counters(Port::A).req_cqe_error, 3);
+        assert_eq!(wire.counters(Port::A).req_cqe_flush_error, 2);
+    }
+}
+
+#[test]
+fn a_receiver_that_is_not_ready_is_asked_again_after_its_time() {
+    let base = RdmaTransfer {
+        receives: 1,
+        repost: 2 * MILLISECOND,
+        messages: 3,
+        ..transfer(&[Operation::Send])
+    };
+    let wire = run(&base, |_| Fate::Pass);
+    wire.assert_whole();
+    // 0.64 ms four times until the receive is there again.
+    assert_eq!(wire.counters(Port::B).out_of_buffer, 8);
+    assert_eq!(wire.counters(Port::A).packet_seq_err, 0);
+    let naks = wire.times(|seen| seen.roce.aeth.is_some_and(|a| a.syndrome == 0x20 | 12));
+    let again = wire.times(|seen| seen.from == Port::A && seen.psn == 10);
+    assert_eq!(
+        again[1],
+        naks[0] + (62 + 24) * 80 + DELAY + 640 * MICROSECOND
+    );
+
+    let limited = RdmaTransfer {
+        rnr_retries: 2,
+        ..base
+    };
+    let wire = run(&limited, |_| Fate::Pass);
+    let report = wire.bed.report(0).unwrap();
+    assert_eq!(
+        report.qps[0].error.as_deref(),
+        Some("RNR retry counter exceeded")
+    );
+    assert_eq!(wire.counters(Port::A).rnr_nak_retry_err, 1);
+}
+
+#[test]
+fn a_broken_icrc_is_a_loss_that_is_counted() {
+    let wire = run(&transfer(&[Operation::Write]), |seen| {
+        match (seen.from, seen.psn, seen.iteration) {
+            (Port::A, 5, 1) => Fate::Corrupt,
+            _ => Fate::Pass,
+        }
+    });
+    wire.assert_whole();
+    assert_eq!(wire.counters(Port::B).rx_icrc_encapsulated, 1);
+    assert_eq!(wire.counters(Port::A).packet_seq_err, 1);
+}
+
+#[test]
+fn acknowledgements_are_coalesced() {
+    let wire = run(
+        &RdmaTransfer {
+            size: 64,
+            messages: 100,
+            tx_depth: 100,
+            ..transfer(&[Operation::Write])
+        },
+        |_| Fate::Pass,
+    );
+    wire.assert_whole();
+    let acks = wire.times(|seen| seen.from == Port::B).len();
+    assert!((2..60).contains(&acks), "{acks} acknowledgements");
+}
+
+#[test]
+fn psns_wrap_with_losses_around_the_wrap() {
+    for operations in ALL {
+        let transfer = RdmaTransfer {
+            messages: 8,
+            first_psn: Some(Psn::new(0xff_fffb)),
+            ..transfer(operations)
+        };
+        let mut wrapped = false;
+        let wire = run(&transfer, |seen| {
+            wrapped |= seen.roce.bth.psn < 0x1000;
+            match seen.iteration == 1 && seen.psn % 5 == 4 {
+                true => Fate::Drop,
+                false => Fate::Pass,
+            }
+        });
+        assert!(wrapped);
+        wire.assert_whole();
+    }
+}
+
+/// A wire that treats packets by chance.
+fn weather(seed: u64) -> impl FnMut(&Seen) -> Fate {
+    let mut state = seed;
+    move |_| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let dice = mix(state);
+        let time = (dice >> 32) % (20 * MICROSECOND);
+        match dice % 100 {
+            0..3 => Fate::Drop,
+            3..5 => Fate::Corrupt,
+            5..8 => Fate::Late(time),
+            8..11 => Fate::Twice(time),
+            11..14 => Fate::Mark,
+            _ => Fate::Pass,
+        }
+    }
+}
+
+#[test]
+fn whatever_the_wire_does_every_byte_arrives_once() {
+    let mut completed = 0;
+    for seed in 0..60 {
+        let operations = ALL[seed as usize % ALL.len()];
+        let transfer = RdmaTransfer {
+            qps: 1 + (seed % 4) as u32,
+            messages: 12,
+            tx_depth: 1 + seed % 5,
+            mtu: 256 << (seed % 5),
+            barrier: seed % 2 == 0,
+            ..transfer(operations)
+        };
+        let wire = run(&transfer, weather(seed));
+        let report = wire.bed.report(0).expect("a report");
+        assert_eq!(report.wrong_bytes, 0, "seed {seed}");
+        // In such weather a packet may be lost eight times.
+        let failed = report.qps.iter().any(|qp| qp.error.is_some());
+        assert!(report.completed || failed, "seed {seed}: {report:#?}");
+        completed += u32::from(report.completed);
+    }
+    assert!(completed > 50, "{completed} of 60");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_packets() {
+    let packets = |seed| {
+        let transfer = RdmaTransfer {
+            qps: 3,
+            ..transfer(&[Operation::Write])
+        };
+        let wire = run(&transfer, weather(seed));
+        let told = wire
+            .seen
+            .iter()
+            .map(|s| (s.at, s.roce.bth.psn, s.roce.icrc));
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(packets(3), packets(3));
+    assert_ne!(packets(3), packets(4));
+}
+
+#[test]
+fn a_barrier_keeps_queue_pairs_together() {
+    let wire = run(
+        &RdmaTransfer {
+            qps: 3,
+            barrier: true,
+            ..transfer(&[Operation::Write])
+        },
+        |seen| match (seen.psn, seen.from, seen.iteration) {
+            (2, Port::A, 1) => Fate::Drop,
+            _ => Fate::Pass,
+        },
+    );
+    wire.assert_whole();
+    let nic = wire.bed.nic(Port::A);
+    let flows = nic.transfer(0).flows();
+    for round in 0..3 {
+        let ended = flows
+            .iter()
+            .map(|flow| flow.messages[round].completed)
+            .max();
+        for flow in flows {
+            assert!(Some(flow.messages[round + 1].posted) >= ended);
+        }
+    }
+}
+
+#[test]
+fn congestion_is_notified_once_an_interval_and_slows_the_sender() {
+    let big = RdmaTransfer {
+        messages: 1,
+        size: 1 << 20,
+        ..transfer(&[Operation::Write])
+    };
+    let clear = run(&big, |_| Fate::Pass);
+    let marked = run(&big, |seen| match seen.from {
+        Port::A => Fate::Mark,
+        Port::B => Fate::Pass,
+    });
+    let cnps = marked.times(|seen| seen.roce.bth.opcode == opcode::CNP);
+    assert!(cnps.len() > 10);
+    assert!(cnps.windows(2).all(|w| w[1] - w[0] >= 4 * MICROSECOND));
+    let counted = marked.counters(Port::B);
+    assert_eq!(counted.np_cnp_sent, cnps.len() as u64);
+    assert_eq!(counted.np_ecn_marked_roce_packets, 1024);
+    assert_eq!(marked.counters(Port::A).rp_cnp_handled, cnps.len() as u64);
+    let time = |wire: &Wire| wire.assert_whole().duration_ns.unwrap();
+    assert!(time(&marked) > 10 * time(&clear));
+    // The line's rate is reached when nothing slows it: 1 MiB in 1024 packets of 1106 bytes.
+    assert!(time(&clear) < 95_000, "{} ns", time(&clear));
+}
+
+#[test]
+fn first_psns_differ_by_seed() {
+    let first = |seed| {
+        let transfer = transfer(&[Operation::Send]);
+        let bed = Testbed::new([config(Port::A), config(Port::B)], &[transfer], seed);
+        Psn::new(bed.report(0).unwrap().qps[0].first_psn.into())
+    };
+    assert_eq!(first(1), first(1));
+    assert_ne!(first(1), first(2));
+}
