@@ -416,6 +416,8 @@ module mw_inject
       bytes_asked <= 1'b0;
     end
     if (rst) begin
+      cnt_refused <= '0;
+      done <= '0;
       state <= Idle;
       turn <= 1'b0;
       add_valid <= '0;

@@ -3,7 +3,7 @@
 // Random templates and random packets on both lanes, against frames built from docs/tables.md
 // with their checksums computed over the whole frame. Checked: every frame and its record, on
 // which lane and in what order, the padding, what is refused or finds no room and is counted,
-// rows that the host reads back while frames are made.
+// rows that the host reads back while frames are made; and resets amid all that.
 //
 // uses: mw_fifo mw_ram
 // verilate: -GDATA_W=512 -GQUEUE_LOG2=3
@@ -363,7 +363,7 @@ struct Bench {
     }
     bool arrived[2] = {}, accepted[2] = {};
 
-    void run(unsigned clocks, unsigned busy, unsigned readiness) {
+    void traffic(unsigned clocks, unsigned busy, unsigned readiness) {
         for (unsigned i = 0; i < clocks; i++) {
             drive(busy);
             t.eval();
@@ -386,6 +386,10 @@ struct Bench {
                 read_back++;
             }
         }
+    }
+
+    void run(unsigned clocks, unsigned busy, unsigned readiness) {
+        traffic(clocks, busy, readiness);
         // The packets that have begun end.
         t.seen_valid = 0;
         while (beat_of[0] || beat_of[1]) {
@@ -405,6 +409,17 @@ struct Bench {
         CHECK(queue[0].empty() && queue[1].empty() && got.empty(), "%zu and %zu packets have no answer", queue[0].size(), queue[1].size());
         CHECK(!t.busy, "busy at rest");
         gap[0] = gap[1] = 0;
+    }
+
+    // One clock of reset, at any time: nothing of what came before it is left.
+    void reset() {
+        traffic(pick(400), 100, 70);
+        t.seen_valid = 0, t.rst = 1;
+        edge();
+        t.rst = 0;
+        for (int l = 0; l < 2; l++) queue[l].clear(), beat_of[l] = gap[l] = 0;
+        got.clear();
+        run(200, 100, 100);
     }
 
     // Clocks from the last beat of the packet to the last of the frame.
@@ -464,6 +479,7 @@ int main() {
         b.run(60000, 2000, 70);
         b.run(20000, 300, 100);
         b.run(10000, 4, 30);
+        for (int i = 0; i < 200; i++) b.reset();
     }
     b.speed();
     printf("%u frames, %u with ICRC, %u padded, %u long, %u refused, %u found no room, %u rows read\n", b.made, b.icrcs, b.padded, b.long_ones, b.refused, b.full, b.read_back);
