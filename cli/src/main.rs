@@ -4,6 +4,7 @@
 //! Only what a person types and reads is here; what it does is in the other crates.
 
 mod export;
+mod nic;
 mod provider;
 mod run;
 mod serve;

@@ -12,6 +12,7 @@ use midwire_control::plan::CardTime;
 use midwire_driver::{Backend, Card, KernelVfio, VfioUser};
 use midwire_virtual_card::{Config, Pace, PortConfig, Time, VirtualCard, Width};
 
+use crate::nic::Nic;
 use crate::{Failure, print_json};
 
 /// Which card.
@@ -70,7 +71,7 @@ impl Place {
     }
 }
 
-/// Longest time that files may take to be played out, in wall time.
+/// Longest time that the last frames may take to come out, in wall time.
 const PLAY: Duration = Duration::from_secs(3600);
 
 /// Brings up cards at a place.
@@ -101,6 +102,7 @@ impl CardProvider for Provider {
             (there, false) => {
                 let own = match request.ports {
                     [PortFeed::Tap(_), _] => "makes its own hosts, whose TAPs",
+                    [PortFeed::Rnic(_), _] => "makes its own NICs, which",
                     _ => "plays files, which",
                 };
                 Err(format!(
@@ -139,7 +141,7 @@ fn start(request: CardRequest) -> Result<Provided, String> {
         device: Box::new(device),
         feed: Box::new(Running {
             card,
-            files: time == Time::Virtual,
+            plays: time == Time::Virtual,
             _socket: socket,
         }),
     })
@@ -148,6 +150,7 @@ fn start(request: CardRequest) -> Result<Provided, String> {
 fn port(feed: PortFeed) -> PortConfig {
     match feed {
         PortFeed::Tap(fd) => PortConfig::TapFd(fd),
+        PortFeed::Rnic(plug) => PortConfig::Participant(Box::new(Nic::new(plug))),
         PortFeed::External
         | PortFeed::Pcap {
             input: None,
@@ -228,13 +231,14 @@ impl Drop for Socket {
 /// A card that was started for a run.
 struct Running {
     card: VirtualCard,
-    files: bool,
+    /// Frames come in from when it is told to play, until there are no more.
+    plays: bool,
     _socket: Socket,
 }
 
 impl Feed for Running {
     fn play(&mut self) -> Result<(), String> {
-        if self.files {
+        if self.plays {
             self.card.start_inputs().map_err(|e| e.to_string())
         } else {
             Ok(())
@@ -242,7 +246,7 @@ impl Feed for Running {
     }
 
     fn played(&mut self) -> Result<bool, String> {
-        if !self.files {
+        if !self.plays {
             return if self.card.is_running() {
                 Ok(true)
             } else {
@@ -257,7 +261,7 @@ impl Feed for Running {
     }
 
     fn finish(&mut self) -> Result<(), String> {
-        if self.files {
+        if self.plays {
             self.card.wait_quiescent(PLAY).map_err(|e| e.to_string())
         } else {
             Ok(())

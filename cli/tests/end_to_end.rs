@@ -951,3 +951,70 @@ fn the_schema_is_json_and_the_plans_that_come_along_are_valid() {
     let output = midwire(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(code(&output), 0, "{}", text(&output.stderr));
 }
+
+const NICS: &str = "endpoints:
+  a: {rnic: {address: 10.0.0.1/24}}
+  b: {rnic: {address: 10.0.0.2/24}}
+";
+
+#[test]
+fn model_nics_repeat_to_the_bit() {
+    let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans/rdma-write-drop.yaml");
+    let dir = TempDir::new().expect("temporary directory");
+    let run = |name: &str, seed: &str| {
+        let out = dir.path().join(name);
+        let (plan, out) = (plan.display().to_string(), out.display().to_string());
+        let output = midwire(&["run", &plan, "--out", &out, "--seed", seed, "--json"]);
+        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+        let capture = fs::read(Path::new(&out).join("capture.mwc")).expect("capture");
+        (capture, json(&output))
+    };
+    let (first, again, other) = (run("1", "1"), run("2", "1"), run("3", "2"));
+    assert_eq!(first.0, again.0, "two runs differ");
+    assert_ne!(first.0, other.0, "the seed says which queue pairs");
+    for key in ["nics", "traffic", "connections"] {
+        assert_eq!(first.1["recorded"][key], again.1["recorded"][key], "{key}");
+    }
+    // NAK after 2 µs, retransmission 2 µs later, and the way there and back.
+    let times = &first.1["recorded"]["traffic"][0]["details"]["completion_times"];
+    let (median, longest) = (&times["p50_ns"], &times["max_ns"]);
+    let slower = longest.as_u64().expect("a time") - median.as_u64().expect("a time");
+    assert!((5_000..8_000).contains(&slower), "{times}");
+}
+
+#[test]
+fn model_nics_lose_nothing_on_a_line_that_does() {
+    let plan = Plan::new(&format!(
+        "{NICS}traffic:
+  - rdma: {{from: a, to: b, verb: write, qps: 3, messages: 8, size: 20kB, tx_depth: 4, timeout: 6}}
+  - rdma: {{from: b, to: a, verb: send, messages: 8, size: 5kB, mtu: 256, timeout: 6}}
+  - rdma: {{from: a, to: b, verb: read, messages: 8, size: 20kB, mtu: 4096, timeout: 6, first_psn: 0xfffffa}}
+  - rdma: {{from: a, to: b, verb: fetch-add, messages: 50, size: 8, tx_depth: 8, timeout: 6}}
+events:
+  - {{connection: all, direction: a-to-b, kind: any, packet: all, probability: 2%, action: drop}}
+  - {{connection: all, direction: b-to-a, kind: any, packet: all, probability: 2%, action: drop}}
+  - {{connection: all, direction: a-to-b, kind: any, packet: all, probability: 1%, action: {{break: icrc}}}}
+  - {{connection: all, direction: a-to-b, kind: any, packet: all, probability: 1%, action: {{duplicate: 1}}}}
+  - {{connection: all, direction: b-to-a, kind: any, packet: all, probability: 1%, action: {{delay: 8us}}}}
+expect:
+  - traffic: completes
+  - counter: {{endpoint: b, name: rx_icrc_encapsulated, at_least: 1}}
+  - counter: {{endpoint: a, name: implied_nak_seq_err, at_least: 1}}
+"
+    ));
+    let output = plan.run("run").expect("no hosts are needed");
+    assert_eq!(
+        code(&output),
+        0,
+        "{}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    let run = json(&output);
+    let traffic = run["recorded"]["traffic"].as_array().expect("traffic");
+    let bytes = |n: usize| traffic[n]["details"]["bytes"].as_u64();
+    assert_eq!(
+        [0, 1, 2, 3].map(bytes),
+        [480_000, 40_000, 160_000, 400].map(Some)
+    );
+}

@@ -118,6 +118,7 @@ fn findings(
         connections: &recorded.connections,
         traffic: &recorded.traffic,
         retransmissions: &retransmissions,
+        nics: &recorded.nics,
     };
     let expectations = expect::evaluate(&plan.expect, facts);
     Findings {

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use midwire_driver as driver;
+use midwire_endpoints::rnic::Plug;
 
 use crate::plan::CardTime;
 
@@ -30,6 +31,8 @@ pub struct CardRequest {
 pub enum PortFeed {
     /// The other side of a TAP: one read or write is one frame.
     Tap(OwnedFd),
+    /// A model NIC, in virtual time.
+    Rnic(Plug),
     /// Files.
     Pcap {
         /// Frames that come in; none without it.
@@ -60,12 +63,13 @@ pub trait CardProvider {
 
 /// What feeds the ports of a card. Dropping it ends a card that was started for the run.
 pub trait Feed {
-    /// Lets frames of files come in.
+    /// Lets frames of files and model NICs come in.
     fn play(&mut self) -> Result<(), String> {
         Ok(())
     }
 
-    /// True when every frame of the files has come in and come to rest; always true for TAPs.
+    /// True when every frame of files and model NICs has come in and come to rest; always true for
+    /// TAPs.
     fn played(&mut self) -> Result<bool, String> {
         Ok(true)
     }

@@ -5,9 +5,10 @@ use midwire_analysis::tcp::{Cause, Retransmission};
 use midwire_trace::Lane;
 
 use crate::plan::{
-    Expectation, ExpectedCause, RetransmissionCount, RetransmissionExpectation, TrafficOutcome,
+    CounterExpectation, Expectation, ExpectedCause, RetransmissionCount, RetransmissionExpectation,
+    TrafficOutcome,
 };
-use crate::run_file::{ConnectionRecord, ExpectationRecord, TrafficRecord};
+use crate::run_file::{ConnectionRecord, ExpectationRecord, NicRecord, TrafficRecord};
 use crate::text::time;
 
 /// What expectations are about.
@@ -19,6 +20,8 @@ pub struct Facts<'a> {
     pub traffic: &'a [TrafficRecord],
     /// Segments that were sent again.
     pub retransmissions: &'a [Retransmission],
+    /// What model NICs counted.
+    pub nics: &'a [NicRecord],
 }
 
 /// Each expectation and what was found.
@@ -33,6 +36,9 @@ pub fn evaluate(expectations: &[Expectation], facts: Facts<'_>) -> Vec<Expectati
                 }
                 Expectation::Retransmissions(expected) => {
                     (describe_count(expected), facts.count(expected))
+                }
+                Expectation::Counter(expected) => {
+                    (describe_counter(expected), facts.counter(expected))
                 }
             };
             ExpectationRecord {
@@ -71,17 +77,34 @@ fn describe(expected: &RetransmissionExpectation) -> String {
     text
 }
 
-fn describe_count(expected: &RetransmissionCount) -> String {
-    let many = match (expected.at_least, expected.at_most) {
+/// `3`, `1 to 5`, `at least 2`
+fn many(at_least: Option<u64>, at_most: Option<u64>) -> String {
+    match (at_least, at_most) {
         (Some(least), Some(most)) if least == most => format!("{least}"),
         (Some(least), Some(most)) => format!("{least} to {most}"),
         (Some(least), None) => format!("at least {least}"),
         (None, Some(most)) => format!("at most {most}"),
         (None, None) => "any number of".to_owned(),
-    };
+    }
+}
+
+fn is_within(value: u64, at_least: Option<u64>, at_most: Option<u64>) -> bool {
+    at_least.is_none_or(|least| value >= least) && at_most.is_none_or(|most| value <= most)
+}
+
+fn describe_count(expected: &RetransmissionCount) -> String {
     format!(
-        "{many} retransmissions, {}",
+        "{} retransmissions, {}",
+        many(expected.at_least, expected.at_most),
         of(expected.connection, expected.direction)
+    )
+}
+
+fn describe_counter(expected: &CounterExpectation) -> String {
+    let many = many(expected.at_least, expected.at_most);
+    format!(
+        "{} of endpoint {} is {many}",
+        expected.name, expected.endpoint
     )
 }
 
@@ -170,10 +193,23 @@ impl<'a> Facts<'a> {
             Err(absent) => absent,
             Ok(all) => {
                 let n = all.count() as u64;
-                let met = expected.at_least.is_none_or(|least| n >= least)
-                    && expected.at_most.is_none_or(|most| n <= most);
-                (met, n.to_string())
+                (
+                    is_within(n, expected.at_least, expected.at_most),
+                    n.to_string(),
+                )
             }
+        }
+    }
+
+    fn counter(&self, expected: &CounterExpectation) -> (bool, String) {
+        let mut nics = self.nics.iter();
+        let nic = nics.find(|nic| nic.endpoint == expected.endpoint);
+        match nic.and_then(|nic| nic.counters.get(&expected.name)) {
+            Some(&value) => (
+                is_within(value, expected.at_least, expected.at_most),
+                value.to_string(),
+            ),
+            None => (false, "there is no such counter".to_owned()),
         }
     }
 }
@@ -191,6 +227,10 @@ mod tests {
             connections: &recorded.connections,
             traffic: &recorded.traffic,
             retransmissions: &findings.retransmissions,
+            nics: &[NicRecord {
+                endpoint: midwire_endpoints::Port::B,
+                counters: [("out_of_sequence".to_owned(), 6)].into(),
+            }],
         };
         let record = &evaluate(&[expectation], facts)[0];
         assert_eq!(record.met, wanted, "{record:?}");
@@ -249,6 +289,15 @@ mod tests {
             false,
             "no connection 3",
         );
+    }
+
+    #[test]
+    fn counters_are_those_of_the_endpoint() {
+        let counter = |rest: &str| format!("counter: {{name: out_of_sequence, {rest}}}");
+        met(&counter("endpoint: b, at_least: 6, at_most: 6"), true, "6");
+        met(&counter("endpoint: b, at_least: 7"), false, "6");
+        met(&counter("endpoint: b, at_most: 5"), false, "6");
+        met(&counter("endpoint: a, at_most: 5"), false, "no such");
     }
 
     #[test]

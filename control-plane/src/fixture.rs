@@ -80,6 +80,7 @@ pub fn recorded() -> Recorded {
             details: serde_json::json!({}),
         }],
         hosts: None,
+        nics: Vec::new(),
         interrupted: false,
         error: None,
     }

@@ -13,16 +13,18 @@ use std::time::{Duration, Instant, SystemTime};
 
 use midwire_driver as driver;
 use midwire_endpoints as endpoints;
-use midwire_endpoints::traffic;
+use midwire_endpoints::rnic::RdmaReport;
+use midwire_endpoints::{rnic, traffic};
 
 use crate::bench::{Capturing, CardProvider, CardRequest, Device, Feed, PortFeed, Provided};
 use crate::compile;
-use crate::plan::{self, Endpoint, Pace, PcapEndpoint, Plan, RunLength, Traffic};
+use crate::plan::{self, Endpoint, Pace, PcapEndpoint, Plan, RnicEndpoint, RunLength, Traffic};
 use crate::run_file::{
-    CaptureRecord, CardRecord, ConnectionRecord, Findings, PlanRecord, Recorded, RunFile,
-    TrafficRecord, files,
+    CaptureRecord, CardRecord, ConnectionRecord, Findings, NicRecord, PlanRecord, Recorded,
+    RunFile, TrafficRecord, files,
 };
 use crate::text::{Utc, time};
+use crate::verdict::counted;
 use crate::{Error, analyze, run_file, verdict};
 
 /// Where runs go unless told otherwise.
@@ -115,6 +117,7 @@ pub fn run(
         connections: Vec::new(),
         traffic: Vec::new(),
         hosts: None,
+        nics: Vec::new(),
         interrupted: false,
         error: None,
     };
@@ -184,6 +187,14 @@ fn host() -> String {
     )
 }
 
+/// What is plugged into the ports, and the hold on it.
+struct Plugged {
+    hosts: Option<endpoints::Hosts>,
+    /// Either of two model NICs.
+    nics: Option<rnic::Plug>,
+    ports: [PortFeed; 2],
+}
+
 /// A step of a run that could not be done, as a sentence.
 type Step<T> = Result<T, String>;
 
@@ -214,7 +225,7 @@ impl Stage<'_> {
 
     fn carry_out(&mut self, provider: &mut dyn CardProvider) -> Step<()> {
         self.step("setting up hosts");
-        let (hosts, ports) = self.endpoints()?;
+        let Plugged { hosts, nics, ports } = self.endpoints()?;
         if self.interrupted() {
             return Ok(());
         }
@@ -269,6 +280,9 @@ impl Stage<'_> {
             Err(error) => self.recorded.capture.error = Some(error.to_string()),
         }
         let read = self.read_card(&*device, &loaded);
+        if let Some(nics) = &nics {
+            self.read_nics(&nics.bed());
+        }
         if let Some(hosts) = &hosts {
             let link = |port| hosts.at(port).counters().ok();
             self.recorded.hosts =
@@ -297,15 +311,66 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Hosts when the plan has them, and what is plugged into the ports.
-    fn endpoints(&self) -> Step<(Option<endpoints::Hosts>, [PortFeed; 2])> {
-        match (&self.plan.endpoints.a, &self.plan.endpoints.b) {
+    /// Makes hosts or NICs when the plan has them.
+    fn endpoints(&self) -> Step<Plugged> {
+        Ok(match (&self.plan.endpoints.a, &self.plan.endpoints.b) {
             (Endpoint::Tap(a), Endpoint::Tap(b)) => {
                 let (hosts, [a, b]) = endpoints::Hosts::new(&self.plan.name, a, b).map_err(said)?;
-                Ok((Some(hosts), [PortFeed::Tap(a), PortFeed::Tap(b)]))
+                Plugged {
+                    hosts: Some(hosts),
+                    nics: None,
+                    ports: [PortFeed::Tap(a), PortFeed::Tap(b)],
+                }
             }
-            (a, b) => Ok((None, [self.feed(a), self.feed(b)])),
-        }
+            (Endpoint::Rnic(a), Endpoint::Rnic(b)) => {
+                let [a, b] = rnic::Plug::both(self.testbed(a, b));
+                Plugged {
+                    hosts: None,
+                    nics: Some(a.clone()),
+                    ports: [PortFeed::Rnic(a), PortFeed::Rnic(b)],
+                }
+            }
+            (a, b) => Plugged {
+                hosts: None,
+                nics: None,
+                ports: [self.feed(a), self.feed(b)],
+            },
+        })
+    }
+
+    fn testbed(&self, a: &RnicEndpoint, b: &RnicEndpoint) -> rnic::Testbed {
+        let config = |nic: &RnicEndpoint, port| {
+            let byte_ps = match self.plan.width() {
+                64 => 800,
+                _ => 80,
+            };
+            nic.config(&self.plan.name, port, byte_ps)
+        };
+        let configs = [config(a, endpoints::Port::A), config(b, endpoints::Port::B)];
+        let transfers: Vec<_> = (self.plan.traffic.iter())
+            .filter_map(|traffic| match traffic {
+                Traffic::Rdma(rdma) => Some(rdma.transfer()),
+                _ => None,
+            })
+            .collect();
+        rnic::Testbed::new(configs, &transfers, self.seed)
+    }
+
+    /// What the NICs say of their traffic and of themselves.
+    fn read_nics(&mut self, bed: &rnic::Testbed) {
+        let entries = self.plan.traffic.iter().enumerate();
+        self.recorded.traffic = entries
+            .filter_map(|(index, traffic)| match traffic {
+                Traffic::Rdma(rdma) => Some(rdma_record(index, rdma, &bed.report(index)?)),
+                _ => None,
+            })
+            .collect();
+        self.recorded.nics = [endpoints::Port::A, endpoints::Port::B]
+            .map(|port| NicRecord {
+                endpoint: port,
+                counters: bed.counters(port),
+            })
+            .into();
     }
 
     /// What is plugged into a port without a host.
@@ -314,7 +379,7 @@ impl Stage<'_> {
         let pcap = match endpoint {
             Endpoint::External => return PortFeed::External,
             Endpoint::Pcap(pcap) => pcap,
-            Endpoint::Tap(_) => &silent,
+            Endpoint::Tap(_) | Endpoint::Rnic(_) => &silent,
         };
         PortFeed::Pcap {
             input: pcap.input.as_ref().map(|input| self.base.join(input)),
@@ -338,7 +403,7 @@ impl Stage<'_> {
         }
         self.step("running traffic");
         match self.plan.endpoints.a {
-            Endpoint::Pcap(_) => self.play(capture, feed)?,
+            Endpoint::Pcap(_) | Endpoint::Rnic(_) => self.play(capture, feed)?,
             _ if self.plan.traffic.is_empty() => self.last(capture),
             _ => self.traffic(hosts, capture)?,
         }
@@ -346,14 +411,14 @@ impl Stage<'_> {
         self.settle(device, capture)
     }
 
-    /// Lets the frames of files come in, to the last.
+    /// Lets the frames of files or model NICs come in, to the last.
     fn play(&mut self, capture: &dyn Capturing, feed: &mut dyn Feed) -> Step<()> {
         let deadline = Instant::now() + self.plan.timeouts.traffic.to_std();
         feed.play()?;
         while !self.interrupted() && !feed.played()? {
             if Instant::now() >= deadline {
                 return Err(format!(
-                    "the frames of the files took longer than {}, see timeouts: traffic",
+                    "the frames took longer than {} to come in, see timeouts: traffic",
                     self.plan.timeouts.traffic
                 ));
             }
@@ -551,6 +616,7 @@ impl Player<'_> {
             }
             match entry {
                 Traffic::Tcp(tcp) => records.push(self.tcp(number, tcp)?),
+                Traffic::Rdma(_) => return Err("there are no NICs for RDMA".to_owned()),
                 Traffic::Command(command) => {
                     let runner = traffic::CommandTraffic {
                         on: command.on.port(),
@@ -632,6 +698,48 @@ impl Player<'_> {
             summary,
             details: serde_json::to_value(&report).map_err(said)?,
         })
+    }
+}
+
+fn rdma_record(index: usize, rdma: &plan::RdmaTraffic, report: &RdmaReport) -> TrafficRecord {
+    let mut summary = counted(report.messages as usize, "message");
+    if let Some(duration) = report.duration_ns {
+        summary += &format!(", {} bytes in {}", report.bytes, time(duration));
+    }
+    if let Some(goodput) = report.goodput_bps {
+        summary += &format!(", {:.3} Gb/s", goodput as f64 / 1e9);
+    }
+    if let Some(times) = report.completion_times {
+        summary += &format!(
+            ", a message takes {} (median) to {}",
+            time(times.p50_ns),
+            time(times.max_ns)
+        );
+    }
+    summary += match (report.completed, report.wrong_bytes) {
+        (true, _) => ", every byte right",
+        (false, 0) => "",
+        (false, _) => ", WRONG BYTES",
+    };
+    for (number, qp) in report.qps.iter().enumerate().take(3) {
+        if let Some(error) = &qp.error {
+            summary += &format!(", queue pair {number}: {error}");
+        }
+    }
+    TrafficRecord {
+        number: u32::try_from(index + 1).unwrap_or(u32::MAX),
+        what: format!(
+            "rdma {} {} to {}, {} × {} × {}",
+            rdma.verb.as_str(),
+            rdma.from,
+            rdma.to,
+            counted(rdma.qps as usize, "queue pair"),
+            counted(rdma.messages as usize, "message"),
+            rdma.size
+        ),
+        completed: report.completed,
+        summary,
+        details: serde_json::to_value(report).unwrap_or_default(),
     }
 }
 

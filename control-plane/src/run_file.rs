@@ -4,6 +4,7 @@
 //! [`Recorded`] is what can't be had again: it is written once, when the run ends. [`Findings`]
 //! follow from it and from the capture, so they can be worked out again at any time.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -82,6 +83,9 @@ pub struct Recorded {
     pub traffic: Vec<TrafficRecord>,
     /// What went through the interfaces of the hosts, when there are hosts.
     pub hosts: Option<serde_json::Value>,
+    /// What the model NICs counted, when there are model NICs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nics: Vec<NicRecord>,
     /// The run was broken off by the user.
     pub interrupted: bool,
     /// Why it could not be carried out.
@@ -217,6 +221,15 @@ pub struct ConnectionRecord {
     pub text: String,
     /// The direction of the packet that opened it.
     pub opener: Lane,
+}
+
+/// A model NIC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicRecord {
+    /// The endpoint that it is.
+    pub endpoint: midwire_endpoints::Port,
+    /// Its counters by name.
+    pub counters: BTreeMap<String, u64>,
 }
 
 /// What became of an entry of the traffic.

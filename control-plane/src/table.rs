@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The result of a run as a person reads it at a terminal.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::run_file::{RunFile, files};
+use crate::run_file::{NicRecord, RunFile, files};
 use crate::text::{Align::Left, Align::Right, columns, time};
 use crate::verdict::counted;
 
@@ -107,6 +108,7 @@ pub fn text(run: &RunFile, dir: &Path) -> String {
         let _ = write!(out, "Expectations\n{}\n", columns(&heading, &rows));
     }
 
+    out += &counters(&run.recorded.nics);
     for entry in &run.recorded.traffic {
         let _ = writeln!(out, "Traffic  {}: {}", entry.what, entry.summary);
     }
@@ -136,6 +138,28 @@ pub fn text(run: &RunFile, dir: &Path) -> String {
         let _ = writeln!(out, "      and {}", counted(more, "more reason"));
     }
     out
+}
+
+/// What model NICs counted, but for zeros.
+fn counters(nics: &[NicRecord]) -> String {
+    let all = nics.iter().flat_map(|nic| &nic.counters);
+    let names: BTreeSet<&String> = all
+        .filter(|(_, value)| **value > 0)
+        .map(|(name, _)| name)
+        .collect();
+    if names.is_empty() {
+        return String::new();
+    }
+    let value = |nic: &NicRecord, name| nic.counters.get(name).map_or(0, |value| *value);
+    let rows: Vec<Vec<String>> = names
+        .into_iter()
+        .map(|name| {
+            let values = nics.iter().map(|nic| value(nic, name).to_string());
+            [name.clone()].into_iter().chain(values).collect()
+        })
+        .collect();
+    let heading = [("counter", Left), ("a", Right), ("b", Right)];
+    format!("Counters\n{}\n", columns(&heading, &rows))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is plugged into the card's ports on this machine: two hosts in network namespaces, each
-//! with a TAP whose other side is a port of the virtual card, and the traffic between them.
+//! with a TAP whose other side is a port of the virtual card, and the traffic between them; or
+//! [models of RDMA NICs](rnic) in virtual time.
 //!
 //! A host leaves nothing behind. Its namespaces have no names: they are held by threads,
 //! descriptors and processes alone, so they vanish with this process however it ends.
@@ -32,4 +33,4 @@ pub mod traffic;
 
 pub use error::Error;
 pub use host::{Ended, Host, Hosts, LinkCounters, Running};
-pub use options::{Cidr, Mac, Neighbours, Port, Setting, TapHost, route};
+pub use options::{Cidr, Mac, Neighbours, Port, Setting, TapHost, one_or_several, route};

@@ -294,14 +294,17 @@ impl TapHost {
     }
 }
 
-mod one_or_several {
+/// Serde of addresses: one, or a list.
+pub mod one_or_several {
     use super::*;
 
+    /// Its schema.
     pub fn schema(generator: &mut SchemaGenerator) -> Schema {
         let one = generator.subschema_for::<Cidr>();
         json_schema!({"anyOf": [one, {"type": "array", "items": one, "minItems": 1}]})
     }
 
+    /// One as itself, several as a list.
     pub fn serialize<S: Serializer>(addresses: &[Cidr], serializer: S) -> Result<S::Ok, S::Error> {
         match addresses {
             [one] => one.serialize(serializer),
@@ -309,6 +312,7 @@ mod one_or_several {
         }
     }
 
+    /// Either form.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Cidr>, D::Error> {
         struct Reader;
         impl<'de> Visitor<'de> for Reader {

@@ -4,14 +4,16 @@
 //! Where traffic is built in, the plan itself says which connections there will be, so an event
 //! on any other one is a mistake here and not a run that fails.
 
+use midwire_endpoints::rnic::Counters;
 use midwire_endpoints::{Cidr, Port, TapHost, route};
 use midwire_trace::Lane;
 
 use super::edit::SetMistake;
 use super::source::{Node, Step, at};
 use super::{
-    Action, Base, CardTime, Connections, Endpoint, Endpoints, Event, Expectation, Iterations, Kind,
-    Mistake, Network, Plan, RunLength, Selector, Set, Site, TcpTraffic, Traffic, Transport,
+    Action, Base, CardTime, Connections, CounterExpectation, Endpoint, Endpoints, Event,
+    Expectation, Iterations, Kind, Mistake, Network, Plan, RnicEndpoint, RunLength, Selector, Set,
+    Site, TcpTraffic, Traffic, Transport,
 };
 use crate::answers::MAX_TEMPLATES;
 use crate::compile::compile;
@@ -120,7 +122,7 @@ impl<'a> Checker<'a> {
             ),
             (Some(CardTime::Wall), CardTime::Virtual) => self.mistake(
                 at!["card", "time"],
-                "pcap endpoints are played in virtual time: expected time: virtual",
+                "pcap and rnic endpoints live in virtual time: expected time: virtual",
             ),
             _ => {}
         }
@@ -165,10 +167,18 @@ impl<'a> Checker<'a> {
                     );
                 }
             }
+            (Endpoint::Rnic(a), Endpoint::Rnic(b)) => {
+                for (side, nic) in [("a", a), ("b", b)] {
+                    for (key, fault) in nic.faults() {
+                        self.mistake(at!["endpoints", side, "rnic", key], fault);
+                    }
+                }
+                self.nics(a, b);
+            }
             (Endpoint::External, Endpoint::External) => {}
             _ => self.mistake(
                 at!["endpoints", "b"],
-                "tap, pcap and external can't be mixed, for each needs another card: expected both endpoints of one type",
+                "tap, rnic, pcap and external can't be mixed, for each needs another card: expected both endpoints of one type",
             ),
         }
     }
@@ -234,6 +244,55 @@ impl<'a> Checker<'a> {
                 at!["endpoints", "b", "tap", "mac"],
                 "endpoint b has the mac of endpoint a",
             );
+        }
+    }
+
+    /// Whether two NICs can be told apart, and every address has one to talk to.
+    fn nics(&mut self, a: &RnicEndpoint, b: &RnicEndpoint) {
+        let address = at!["endpoints", "b", "rnic", "address"];
+        let all = || a.address.iter().chain(&b.address);
+        let families = all().map(|cidr| cidr.address.is_ipv4());
+        if families.clone().any(|is_ipv4| is_ipv4) && !families.clone().all(|is_ipv4| is_ipv4) {
+            self.mistake(
+                address,
+                "the addresses of NICs: expected all IPv4 or all IPv6",
+            );
+        }
+        if let Some(both) = all().find(|own| all().filter(|c| c.address == own.address).count() > 1)
+        {
+            self.mistake(address, format!("{} is there twice", both.address));
+        }
+        if a.mac.is_some() && a.mac == b.mac {
+            self.mistake(
+                at!["endpoints", "b", "rnic", "mac"],
+                "endpoint b has the mac of endpoint a",
+            );
+        }
+    }
+
+    /// Traffic of model NICs, and none else with them.
+    fn rdma(&mut self, i: usize, traffic: &Traffic) {
+        let n = i + 1;
+        let classes = match (&self.plan.endpoints.a, &self.plan.endpoints.b) {
+            (Endpoint::Rnic(a), Endpoint::Rnic(b)) => Some([a.ets.len(), b.ets.len()]),
+            _ => None,
+        };
+        match (traffic, classes) {
+            (Traffic::Rdma(rdma), Some(classes)) => {
+                for (key, fault) in rdma.faults(classes) {
+                    let message = format!("traffic {n}: {fault}");
+                    self.mistake(at!["traffic", i, "rdma", key], message);
+                }
+            }
+            (Traffic::Rdma(_), None) => self.mistake(
+                at!["traffic", i],
+                format!("traffic {n}: rdma goes between model NICs, expected rnic endpoints"),
+            ),
+            (_, Some(_)) => self.mistake(
+                at!["traffic", i],
+                format!("traffic {n}: model NICs run no programs, expected rdma: {{from: a, to: b, verb: write, …}}"),
+            ),
+            (_, None) => {}
         }
     }
 
@@ -365,6 +424,10 @@ impl<'a> Checker<'a> {
                 at!["traffic"],
                 "no traffic: expected an entry such as tcp: {from: a, to: b, bytes: 2MB}",
             ),
+            (Endpoint::Rnic(_), None) if none => self.mistake(
+                at!["traffic"],
+                "no traffic: expected an entry such as rdma: {from: a, to: b, verb: write, messages: 10, size: 10KiB}",
+            ),
             (Endpoint::Pcap(_), None) if !none => {
                 self.mistake(
                     at!["traffic"],
@@ -376,7 +439,9 @@ impl<'a> Checker<'a> {
         }
         for (i, traffic) in self.plan.traffic.iter().enumerate() {
             let n = i + 1;
+            self.rdma(i, traffic);
             match traffic {
+                Traffic::Rdma(_) => {}
                 Traffic::Tcp(_) if self.external() => self.mistake(
                     at!["traffic", i],
                     format!("traffic {n}: midwire opens no connections at external endpoints, expected command: {{on: here, run: …}}"),
@@ -982,6 +1047,10 @@ impl<'a> Checker<'a> {
                     }
                     continue;
                 }
+                Expectation::Counter(expected) => {
+                    self.counter(i, expected);
+                    continue;
+                }
                 Expectation::Retransmission(r) => {
                     if r.packet.is_some() && r.byte.is_some() {
                         self.mistake(
@@ -1004,20 +1073,8 @@ impl<'a> Checker<'a> {
                     ("retransmission", r.connection, r.direction)
                 }
                 Expectation::Retransmissions(r) => {
-                    if r.at_least.is_none() && r.at_most.is_none() {
-                        self.mistake(
-                            at!["expect", i, "retransmissions"],
-                            format!("expectation {n} demands nothing: expected at_most, at_least or both"),
-                        );
-                    }
-                    if let (Some(least), Some(most)) = (r.at_least, r.at_most)
-                        && least > most
-                    {
-                        self.mistake(
-                            at!["expect", i, "retransmissions", "at_least"],
-                            format!("expectation {n}: at_least {least} is above at_most {most}"),
-                        );
-                    }
+                    let path = at!["expect", i, "retransmissions"];
+                    self.bounds(path, n, r.at_least, r.at_most);
                     ("retransmissions", r.connection, r.direction)
                 }
             };
@@ -1067,6 +1124,49 @@ impl<'a> Checker<'a> {
         };
         let path: Vec<Step<'_>> = path.iter().copied().chain([Step::Key(key)]).collect();
         self.mistake(&path, message);
+    }
+
+    fn counter(&mut self, i: usize, expected: &CounterExpectation) {
+        let n = i + 1;
+        if !matches!(self.plan.endpoints.a, Endpoint::Rnic(_)) {
+            self.mistake(
+                at!["expect", i],
+                format!(
+                    "expectation {n}: counters are those of model NICs, expected rnic endpoints"
+                ),
+            );
+        }
+        if !Counters::NAMES.contains(&expected.name.as_str()) {
+            self.mistake(
+                at!["expect", i, "counter", "name"],
+                format!(
+                    "expectation {n}: there is no counter {}, expected one of {}",
+                    expected.name,
+                    Counters::NAMES.join(", ")
+                ),
+            );
+        }
+        self.bounds(
+            at!["expect", i, "counter"],
+            n,
+            expected.at_least,
+            expected.at_most,
+        );
+    }
+
+    /// A number that has to be within bounds needs one, and room between two.
+    fn bounds(&mut self, path: &[Step<'_>], n: usize, least: Option<u64>, most: Option<u64>) {
+        match (least, most) {
+            (None, None) => self.mistake(
+                path,
+                format!("expectation {n} demands nothing: expected at_most, at_least or both"),
+            ),
+            (Some(least), Some(most)) if least > most => self.mistake(
+                &[path, &[Step::Key("at_least")]].concat(),
+                format!("expectation {n}: at_least {least} is above at_most {most}"),
+            ),
+            _ => {}
+        }
     }
 
     fn limits(&mut self) {

@@ -8,6 +8,7 @@
 mod check;
 mod edit;
 mod inject;
+mod rdma;
 pub(crate) mod source;
 mod values;
 
@@ -24,6 +25,7 @@ use serde_saphyr::{MessageFormatter, RenderOptions, SnippetMode, UserMessageForm
 
 pub use edit::{Base, Break, Corrupt, Ecn, HexBytes, Mend, Set, TcpFlags};
 pub use inject::{Ack, Cnp, Frame, FrameBytes, Inject, Nak, Pause, Priorities, Rst, Toward};
+pub use rdma::{CnpLimit, CounterExpectation, Dcqcn, RdmaTraffic, RnicEndpoint, Verb};
 pub use source::Place;
 use values::number_or_map;
 pub use values::{
@@ -82,7 +84,7 @@ pub struct CardSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = [64, 512, null]))]
     pub width: Option<u32>,
-    /// Follows from the endpoints: wall for TAPs, virtual for pcap files.
+    /// Follows from the endpoints: wall for TAPs, virtual for pcap files and model NICs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<CardTime>,
 }
@@ -113,6 +115,8 @@ pub struct Endpoints {
 pub enum Endpoint {
     /// A Linux host in a network namespace of its own.
     Tap(TapHost),
+    /// A model of an RDMA NIC.
+    Rnic(RnicEndpoint),
     /// A capture file whose frames come in at this port.
     Pcap(PcapEndpoint),
     /// Whatever is plugged into a card that is there already.
@@ -200,6 +204,8 @@ fn lane_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 pub enum Traffic {
     /// Built-in TCP transfer.
     Tcp(TcpTraffic),
+    /// RDMA messages between model NICs.
+    Rdma(RdmaTraffic),
     /// Any program, run at an endpoint.
     Command(CommandTraffic),
 }
@@ -898,6 +904,8 @@ pub enum Expectation {
     Retransmission(RetransmissionExpectation),
     /// How many packets are sent again.
     Retransmissions(RetransmissionCount),
+    /// What a model NIC has counted.
+    Counter(CounterExpectation),
 }
 
 /// How the traffic ends.
@@ -1145,7 +1153,7 @@ impl Plan {
     pub fn time(&self) -> CardTime {
         match self.endpoints.a {
             Endpoint::Tap(_) | Endpoint::External => CardTime::Wall,
-            Endpoint::Pcap(_) => CardTime::Virtual,
+            Endpoint::Pcap(_) | Endpoint::Rnic(_) => CardTime::Virtual,
         }
     }
 

@@ -641,7 +641,7 @@ fn endpoint_and_card_mistakes_are_located() {
         &with("{pcap: {in: x}}", "{card: {}}"),
         5,
         7,
-        "expected one of tap, pcap, external",
+        "expected one of tap, rnic, pcap, external",
     );
     one_mistake(
         &format!("{PCAPS}card: {{width: 128}}\n"),
@@ -753,7 +753,12 @@ fn selector_and_traffic_mistakes_are_located() {
         3,
         "in the background",
     );
-    one_mistake(&traffic("udp: {}"), 7, 5, "expected one of tcp, command");
+    one_mistake(
+        &traffic("udp: {}"),
+        7,
+        5,
+        "expected one of tcp, rdma, command",
+    );
     one_mistake(
         &format!("{PCAPS}traffic: [command: {{on: a, run: ls}}]\n"),
         6,
@@ -1120,4 +1125,85 @@ fn deep_and_repeated_text_is_refused() {
         bomb += &format!("{to}: &{to} [{}]\n", vec![format!("*{from}"); 9].join(", "));
     }
     assert!(Plan::parse("p", &bomb).is_err());
+}
+
+const NICS: &str = "\
+version: 1
+name: test
+endpoints:
+  a: {rnic: {address: 10.0.0.1/24}}
+  b: {rnic: {address: 10.0.0.2/24, ets: [1, 1]}}
+traffic:
+  - rdma: {from: a, to: b, verb: write, messages: 1, size: 1}
+";
+
+#[test]
+fn model_nics_are_checked() {
+    let plan = Plan::parse("p", NICS).unwrap();
+    assert_eq!(plan.time(), CardTime::Virtual);
+    let json = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), plan);
+
+    for (rdma, part) in [
+        ("to: b", "to: a", "expected the other endpoint"),
+        ("size: 1", "size: 0", "size 0, expected 1"),
+        ("size: 1", "size: 3GB", "expected 1 to 2147483648"),
+        ("size: 1", "size: 2GB, mtu: 256", "PSNs can't tell apart"),
+        ("size: 1", "size: 1, mtu: 1500", "expected 256, 512"),
+        (
+            "size: 1",
+            "size: 1, retries: 8",
+            "retries 8, expected 0 to 7",
+        ),
+        ("size: 1", "size: 1, timeout: 32", "timeout 32"),
+        (
+            "size: 1",
+            "size: 1, traffic_classes: [0, 1]",
+            "traffic class 1",
+        ),
+        ("messages: 1", "messages: 0", "messages 0"),
+    ]
+    .map(|(old, new, part)| (NICS.replace(old, new), part))
+    {
+        let found = mistakes(&rdma);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].0 == 7 && found[0].2.contains(part), "{found:?}");
+    }
+    for (text, line, column, part) in [
+        (NICS.replace("10.0.0.2", "10.0.0.1"), 5, 23, "twice"),
+        (NICS.replace("10.0.0.2/24", "fd00::2/64"), 5, 23, "all IPv6"),
+        (NICS.replace("[1, 1]", "[1, 0]"), 5, 41, "weights above 0"),
+        (
+            NICS.replace(
+                "rdma: {from: a, to: b, verb: write, messages: 1, size: 1}",
+                "command: {on: a, run: ls}",
+            ),
+            7,
+            5,
+            "run no programs",
+        ),
+        (
+            TAPS.replace(
+                "tcp: {from: a, to: b, bytes: 100kB}",
+                "rdma: {from: a, to: b, verb: write, messages: 1, size: 1}",
+            ),
+            9,
+            5,
+            "expected rnic endpoints",
+        ),
+        (
+            format!("{NICS}expect: [counter: {{endpoint: a, name: packets, at_most: 1}}]\n"),
+            8,
+            39,
+            "there is no counter packets",
+        ),
+        (
+            format!("{NICS}expect: [counter: {{endpoint: a, name: rx_discards_phy}}]\n"),
+            8,
+            19,
+            "demands nothing",
+        ),
+    ] {
+        one_mistake(&text, line, column, part);
+    }
 }
