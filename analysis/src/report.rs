@@ -11,6 +11,7 @@ use midwire_trace::units::Lane;
 use serde::{Deserialize, Serialize};
 
 use crate::tcp::{Connection, TcpPacket};
+use crate::text::span;
 
 /// A row of the table of events.
 #[derive(Clone, Debug)]
@@ -237,17 +238,6 @@ fn retransmissions(o: &mut String, pictures: &[Picture<'_>]) {
         }
     }
     o.push_str("</table></div>");
-}
-
-/// A span of time with a fitting unit, four digits.
-pub fn span(ns: u64) -> String {
-    let f = ns as f64;
-    match ns {
-        0..=9_999 => format!("{ns} ns"),
-        10_000..=999_999 => format!("{:.1} µs", f / 1e3),
-        1_000_000..=999_999_999 => format!("{:.3} ms", f / 1e6),
-        _ => format!("{:.3} s", f / 1e9),
-    }
 }
 
 /// A window of the time–sequence plane.

@@ -3,6 +3,7 @@
 //!
 //! Only what a person types and reads is here; what it does is in the other crates.
 
+mod analyze;
 mod export;
 mod nic;
 mod provider;
@@ -41,14 +42,9 @@ enum Command {
     },
     /// Print the JSON Schema of plans
     Schema,
-    /// Work out findings and verdict of a run again, from its capture
-    Analyze {
-        /// Directory of the run
-        run: PathBuf,
-        /// Print run.json instead of the table
-        #[arg(long)]
-        json: bool,
-    },
+    /// Work out findings and verdict of a run again, or say what RDMA NICs did in a pcap or pcapng
+    /// file
+    Analyze(analyze::Analyze),
     /// Write the capture of a run in another format
     Export(export::Export),
     /// Print the plan of a run with what happened, packet by packet, in place of its events
@@ -106,7 +102,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run.carry_out(),
         Command::Validate { plans } => validate(&plans),
         Command::Schema => print_json(&plan::schema()).map(|()| 0),
-        Command::Analyze { run, json } => run::analyze(&run, json),
+        Command::Analyze(analyze) => analyze.carry_out(),
         Command::Export(export) => export.write(),
         Command::Events { from } => events(&from),
         Command::Card(CardCommand::Serve(serve)) => serve.run(),

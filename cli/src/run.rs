@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `midwire run` and `midwire analyze`.
+//! `midwire run`.
 
 use std::io::IsTerminal as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -106,17 +106,6 @@ fn worse(a: u8, b: u8) -> u8 {
         .into_iter()
         .find(|code| [a, b].contains(code))
         .unwrap_or(0)
-}
-
-/// `midwire analyze`.
-pub fn analyze(directory: &Path, json: bool) -> Result<u8, Failure> {
-    let run = midwire_control::analyze(directory)?;
-    if json {
-        print_json(&run)?;
-    } else {
-        say(table::text(&run, directory).trim_end())?;
-    }
-    Ok(run.verdict.exit_code)
 }
 
 /// Set by SIGINT and SIGTERM; a second one ends the program at once.

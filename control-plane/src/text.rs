@@ -1,18 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Words, columns and times for people.
+//! Words and times for people.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A span of time with a fitting unit.
-pub(crate) fn time(ns: u64) -> String {
-    let value = ns as f64;
-    match ns {
-        0..=9_999 => format!("{ns} ns"),
-        10_000..=999_999 => format!("{:.1} µs", value / 1e3),
-        1_000_000..=999_999_999 => format!("{:.3} ms", value / 1e6),
-        _ => format!("{:.3} s", value / 1e9),
-    }
-}
+pub(crate) use midwire_analysis::text::{Align, columns, span as time};
 
 /// `once`, `3 times`.
 pub(crate) fn times(n: u64) -> String {
@@ -20,43 +11,6 @@ pub(crate) fn times(n: u64) -> String {
         1 => "once".to_owned(),
         n => format!("{n} times"),
     }
-}
-
-/// How a column is set.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Align {
-    Left,
-    Right,
-}
-
-/// Rows under a heading, in aligned columns two spaces apart, each line indented.
-pub(crate) fn columns(heading: &[(&str, Align)], rows: &[Vec<String>]) -> String {
-    let width = |text: &str| text.chars().count();
-    let mut widths: Vec<usize> = heading.iter().map(|(name, _)| width(name)).collect();
-    for row in rows {
-        for (most, cell) in widths.iter_mut().zip(row) {
-            *most = (*most).max(width(cell));
-        }
-    }
-    let line = |cells: &[&str]| {
-        let mut line = String::from(" ");
-        for ((cell, most), (_, align)) in cells.iter().zip(&widths).zip(heading) {
-            let gap = " ".repeat(most - width(cell));
-            let (before, after) = if *align == Align::Right {
-                (&*gap, "")
-            } else {
-                ("", &*gap)
-            };
-            line += &format!(" {before}{cell}{after} ");
-        }
-        line.trim_end().to_owned() + "\n"
-    };
-    let names: Vec<&str> = heading.iter().map(|(name, _)| *name).collect();
-    let mut text = line(&names);
-    for row in rows {
-        text += &line(&row.iter().map(String::as_str).collect::<Vec<_>>());
-    }
-    text
 }
 
 /// Year, month, day of a number of days since 1970-01-01, in the proleptic Gregorian calendar.
@@ -124,25 +78,6 @@ mod tests {
         assert_eq!(
             Utc(UNIX_EPOCH + Duration::from_secs(1_735_689_661)).name(),
             "20250101T000101Z"
-        );
-    }
-
-    #[test]
-    fn columns_line_up() {
-        let text = columns(
-            &[
-                ("#", Align::Right),
-                ("what", Align::Left),
-                ("n", Align::Right),
-            ],
-            &[
-                vec!["1".into(), "µs".into(), "10".into()],
-                vec!["12".into(), "longer text".into(), "5".into()],
-            ],
-        );
-        assert_eq!(
-            text,
-            "   #  what          n\n   1  µs           10\n  12  longer text   5\n"
         );
     }
 }

@@ -18,7 +18,8 @@ pub const MAX_BLOCK_BYTES: u32 = 1 << 22;
 /// Longest snapshot: a whole frame of the longest kind.
 pub const MAX_SNAPSHOT_BYTES: u32 = 10240;
 
-const MAGIC: u32 = u32::from_le_bytes(*b"MWB1");
+/// Begins every block.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"MWB1");
 const VERSION: u16 = 2;
 const FLAG_FINAL: u16 = 1 << 0;
 const FLAG_FLUSHED: u16 = 1 << 1;

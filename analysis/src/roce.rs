@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What RDMA NICs did about loss and congestion, read from their packets, and whether the
+//! InfiniBand specification has it so.
+//!
+//! The analyzers are fed with packets in the order of their numbers, from wherever they come:
+//! [`source`] reads them from pcap and pcapng files and from captures of the card. A packet
+//! between two queue pairs belongs to the PSNs of whoever made the request: requests and what
+//! answers them make an *exchange*, read by [`exchange`] as the two state machines of the
+//! specification, requester and responder. Which flow answers which is learnt from the PSNs that
+//! are answered. [`notification`] reads congestion notifications.
+//!
+//! All that is said is what was visible where the capture was taken. What a NIC sent is known
+//! there, and what the other end got, but for losses behind it.
+
+pub mod exchange;
+mod finding;
+pub mod notification;
+mod performance;
+pub mod source;
+mod table;
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use midwire_trace::Nanos;
+use midwire_trace::packet::{Net, Packet, Roce, Transport};
+use serde::{Deserialize, Serialize};
+
+use exchange::Exchange;
+pub use exchange::{Connection, Counts, End, Found, Lost, Recovery, Verb};
+pub use finding::{Finding, Rule};
+use notification::Notifications;
+pub use notification::{NotificationPoint, Scope};
+pub use performance::{Performance, Spread};
+pub use table::text;
+
+/// At which side of the capture point a packet was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// It came by: the sender sent it, and it goes on to the receiver.
+    Passing,
+    /// The sender sent it, and it did not go on like this: dropped, held back or changed.
+    Sent,
+    /// It goes on to the receiver, and the sender has not sent it like this or now.
+    Delivered,
+}
+
+impl Seen {
+    /// The sender sent it.
+    pub fn sent(self) -> bool {
+        self != Self::Delivered
+    }
+
+    /// It goes on to the receiver.
+    pub fn delivered(self) -> bool {
+        self != Self::Sent
+    }
+}
+
+/// A RoCEv2 packet as the analyzers need it.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// Number in the capture, from 1, for citing it.
+    pub number: u64,
+    /// When it was seen.
+    pub time: Nanos,
+    /// Where it was seen.
+    pub seen: Seen,
+    /// Its ICRC is right, as far as it could be checked; a receiver takes no other packet.
+    pub intact: bool,
+    /// Link-layer address of the sender, which stands for its port.
+    pub src_mac: [u8; 6],
+    /// IP header.
+    pub net: Net,
+    /// UDP source port.
+    pub src_port: u16,
+    /// Transport headers.
+    pub roce: Roce,
+    /// Bytes of payload, without pad.
+    pub payload: u32,
+}
+
+impl Observed {
+    /// Reads the first bytes of a frame that was `length` bytes long. `None` when it is not
+    /// RoCEv2, or its headers are not whole.
+    pub fn read(number: u64, time: Nanos, seen: Seen, data: &[u8], length: usize) -> Option<Self> {
+        let packet = Packet::parse_snapshot(data, length);
+        let Transport::Roce(udp, roce) = packet.transport else {
+            return None;
+        };
+        if packet.malformed.is_some() || packet.payload_offset > data.len() {
+            return None;
+        }
+        let right = packet.expected_icrc(data);
+        Some(Self {
+            number,
+            time,
+            seen,
+            intact: right.is_none() || right == roce.icrc,
+            src_mac: packet.ethernet.src,
+            net: packet.net?,
+            src_port: udp.src_port,
+            payload: packet.payload_len.saturating_sub(roce.bth.pad().into()) as u32,
+            roce,
+        })
+    }
+
+    /// For citing it.
+    fn cite(&self) -> Cite {
+        Cite {
+            packet: self.number,
+            time_ns: self.time.0,
+        }
+    }
+
+    /// The network has marked it: congestion experienced (RFC 3168).
+    fn marked(&self) -> bool {
+        self.net.ecn() == 3
+    }
+}
+
+/// A packet of the capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cite {
+    /// Its number.
+    pub packet: u64,
+    /// When it was seen, ns.
+    pub time_ns: u64,
+}
+
+/// What the NICs were asked to do: the analyzers compare with it what they did.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Settings {
+    /// Timeout of the queue pairs: 4.096 µs · 2^timeout.
+    pub timeout: Option<u8>,
+    /// Times that a requester may try again without progress.
+    pub retry_count: Option<u8>,
+    /// Least time between congestion notifications, ns.
+    pub notification_interval_ns: Option<u64>,
+    /// What that time counts for.
+    pub notification_scope: Option<Scope>,
+}
+
+/// All that was found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Analysis {
+    /// RoCEv2 packets read.
+    pub packets: u64,
+    /// Of these, the ones with a wrong ICRC.
+    pub broken: u64,
+    /// Of these, the ones of other transports than reliable connections.
+    pub other_transports: u64,
+    /// Answers for which no request was seen.
+    pub unpaired: u64,
+    /// What the NICs were asked to do.
+    pub settings: Settings,
+    /// Every flow of requests.
+    pub connections: Vec<Connection>,
+    /// Every time that a requester went back, or should have.
+    pub recoveries: Vec<Recovery>,
+    /// How fast that was, by verb.
+    pub performance: Vec<Performance>,
+    /// Congestion notifications, by the NIC that sends them.
+    pub notifications: Vec<NotificationPoint>,
+    /// What the specification does not allow.
+    pub findings: Vec<Finding>,
+}
+
+/// Reads all packets.
+pub fn analyze(packets: impl IntoIterator<Item = Observed>, settings: Settings) -> Analysis {
+    let mut analyzer = Analyzer::new(settings);
+    for packet in packets {
+        analyzer.packet(&packet);
+    }
+    analyzer.finish()
+}
+
+/// One direction to one queue pair. They count from 0 in order of appearance, as the card's
+/// connections do.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct FlowKey {
+    src: IpAddr,
+    dst: IpAddr,
+    dest_qp: u32,
+}
+
+struct Flow {
+    key: FlowKey,
+    src_port: u16,
+    /// The flow that goes the other way between the same two queue pairs.
+    peer: Option<usize>,
+    /// The requests in this flow, and what answers them in its peer.
+    exchange: Exchange,
+}
+
+/// Reads packets one by one.
+pub struct Analyzer {
+    settings: Settings,
+    flows: Vec<Flow>,
+    by_key: HashMap<FlowKey, usize>,
+    /// Flows without a peer, by source and destination.
+    single: HashMap<(IpAddr, IpAddr), Vec<usize>>,
+    notifications: Notifications,
+    packets: u64,
+    broken: u64,
+    other_transports: u64,
+    unpaired: u64,
+    latest: u64,
+}
+
+impl Analyzer {
+    /// Has read nothing yet.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            flows: Vec::new(),
+            by_key: HashMap::new(),
+            single: HashMap::new(),
+            notifications: Notifications::default(),
+            packets: 0,
+            broken: 0,
+            other_transports: 0,
+            unpaired: 0,
+            latest: 0,
+        }
+    }
+
+    /// Reads the next packet.
+    pub fn packet(&mut self, p: &Observed) {
+        self.packets += 1;
+        self.broken += u64::from(!p.intact);
+        self.latest = self.latest.max(p.time.0);
+        let opcode = p.roce.bth.opcode;
+        let notification = opcode == midwire_trace::packet::opcode::CNP;
+        if opcode >> 5 != 0 && !notification {
+            self.other_transports += 1;
+            return;
+        }
+        let flow = self.flow(p);
+        if notification {
+            self.notifications.notified(flow, p);
+            return;
+        }
+        self.notifications.packet(flow, p);
+        if exchange::is_response(opcode) {
+            match self.answered(flow, p) {
+                Some(requests) => self.flows[requests].exchange.response(p),
+                None => self.unpaired += 1,
+            }
+        } else {
+            self.flows[flow].exchange.request(p);
+        }
+    }
+
+    fn flow(&mut self, p: &Observed) -> usize {
+        let key = FlowKey {
+            src: p.net.src,
+            dst: p.net.dst,
+            dest_qp: p.roce.bth.dest_qp,
+        };
+        *self.by_key.entry(key).or_insert_with(|| {
+            let number = self.flows.len();
+            self.flows.push(Flow {
+                key,
+                src_port: p.src_port,
+                peer: None,
+                exchange: Exchange::new(number as u32, self.settings),
+            });
+            let ends = (key.src, key.dst);
+            self.single.entry(ends).or_default().push(number);
+            number
+        })
+    }
+
+    /// The flow whose requests this answers: the only one that awaits such a PSN, or the one
+    /// with the same UDP source port, which NICs work out from both queue pairs, or the first.
+    fn answered(&mut self, flow: usize, p: &Observed) -> Option<usize> {
+        if let Some(peer) = self.flows[flow].peer {
+            return Some(peer);
+        }
+        let key = self.flows[flow].key;
+        let awaiting = |&&n: &&usize| n != flow && self.flows[n].exchange.awaits(p.roce.bth.psn);
+        let candidates = || {
+            let single = self.single.get(&(key.dst, key.src));
+            single.into_iter().flatten().filter(awaiting).copied()
+        };
+        let peer = candidates()
+            .find(|&n| self.flows[n].src_port == p.src_port)
+            .or_else(|| candidates().next())?;
+        for (one, other) in [(flow, peer), (peer, flow)] {
+            self.flows[one].peer = Some(other);
+            let FlowKey { src, dst, .. } = self.flows[one].key;
+            if let Some(single) = self.single.get_mut(&(src, dst)) {
+                single.retain(|&n| n != one);
+            }
+        }
+        Some(peer)
+    }
+
+    /// Draws the conclusions.
+    pub fn finish(self) -> Analysis {
+        let mut connections = Vec::new();
+        let mut recoveries = Vec::new();
+        let mut findings = Vec::new();
+        let keys: Vec<FlowKey> = self.flows.iter().map(|flow| flow.key).collect();
+        let peers: Vec<Option<usize>> = self.flows.iter().map(|flow| flow.peer).collect();
+        for flow in self.flows {
+            let ends = [
+                End {
+                    address: flow.key.src,
+                    qp: flow.peer.map(|peer| keys[peer].dest_qp),
+                },
+                End {
+                    address: flow.key.dst,
+                    qp: Some(flow.key.dest_qp),
+                },
+            ];
+            let Some(mut done) = flow.exchange.finish(ends, self.latest) else {
+                continue;
+            };
+            connections.push(done.connection);
+            recoveries.append(&mut done.recoveries);
+            findings.append(&mut done.findings);
+        }
+        let (notifications, mut of_notifications) =
+            self.notifications.finish(&peers, self.settings);
+        findings.append(&mut of_notifications);
+        recoveries.sort_by_key(Recovery::first_packet);
+        findings.sort_by_key(|finding| finding.packets.last().copied());
+        Analysis {
+            packets: self.packets,
+            broken: self.broken,
+            other_transports: self.other_transports,
+            unpaired: self.unpaired,
+            settings: self.settings,
+            performance: performance::of(&recoveries),
+            connections,
+            recoveries,
+            notifications,
+            findings,
+        }
+    }
+}

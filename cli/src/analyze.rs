@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `midwire analyze`.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use midwire_analysis::roce::source::{self, Read};
+use midwire_analysis::roce::{self, Scope, Settings};
+use midwire_analysis::text::span;
+use midwire_control::table;
+use midwire_control::verdict::{BAD_PLAN, Outcome};
+use midwire_trace::Capture;
+use midwire_trace::block::MAGIC;
+
+use crate::{Failure, print_json, say};
+
+/// Options of `midwire analyze`.
+#[derive(Args)]
+pub struct Analyze {
+    /// Directory of a run; or a file with RoCEv2: pcap, pcapng, or the capture of a run
+    path: PathBuf,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    settings: Asked,
+}
+
+/// What the NICs were asked to do: what they did is held against it.
+#[derive(Args)]
+struct Asked {
+    /// Timeout of the queue pairs: 4.096 µs · 2^N
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..32), help_heading = "What the NICs were set to")]
+    timeout: Option<u8>,
+    /// Retries without progress that the queue pairs may take
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..8), help_heading = "What the NICs were set to")]
+    retry_count: Option<u8>,
+    /// Least time between congestion notifications, in µs
+    #[arg(
+        long,
+        value_name = "MICROSECONDS",
+        help_heading = "What the NICs were set to"
+    )]
+    cnp_interval: Option<u32>,
+    /// What that time counts for
+    #[arg(long, value_name = "SCOPE", help_heading = "What the NICs were set to")]
+    cnp_scope: Option<CnpScope>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum CnpScope {
+    /// Each queue pair
+    Qp,
+    /// Each address that is notified
+    Ip,
+    /// The NIC's port
+    Port,
+}
+
+impl From<&Asked> for Settings {
+    fn from(asked: &Asked) -> Self {
+        Self {
+            timeout: asked.timeout,
+            retry_count: asked.retry_count,
+            notification_interval_ns: asked.cnp_interval.map(|us| u64::from(us) * 1_000),
+            notification_scope: asked.cnp_scope.map(|scope| match scope {
+                CnpScope::Qp => Scope::Qp,
+                CnpScope::Ip => Scope::Ip,
+                CnpScope::Port => Scope::Port,
+            }),
+        }
+    }
+}
+
+impl Analyze {
+    /// The exit code.
+    pub fn carry_out(self) -> Result<u8, Failure> {
+        if self.path.is_dir() {
+            return self.run();
+        }
+        let settings = Settings::from(&self.settings);
+        let read = if is_capture(&self.path)? {
+            let capture = Capture::open(&self.path).map_err(Failure::environment)?;
+            source::capture(&capture, settings)
+        } else {
+            source::packet_file(&self.path, settings).map_err(Failure::environment)?
+        };
+        if let Some(why) = nothing(&read) {
+            let path = self.path.display();
+            return Err(Failure {
+                message: format!("{path} holds no RoCEv2: {why}"),
+                code: BAD_PLAN,
+            });
+        }
+        if self.json {
+            print_json(&read)?;
+        } else {
+            say(text(&read).trim_end())?;
+        }
+        Ok(match &read {
+            Read { cut: Some(_), .. } => Outcome::CaptureIncomplete.exit_code(),
+            read if read.analysis.findings.is_empty() => Outcome::Pass.exit_code(),
+            _ => Outcome::ExpectationFailed.exit_code(),
+        })
+    }
+
+    fn run(&self) -> Result<u8, Failure> {
+        let run = midwire_control::analyze(&self.path)?;
+        if self.json {
+            print_json(&run)?;
+        } else {
+            say(table::text(&run, &self.path).trim_end())?;
+        }
+        Ok(run.verdict.exit_code)
+    }
+}
+
+/// Whether a file is of the card's blocks.
+fn is_capture(path: &Path) -> Result<bool, Failure> {
+    let failure = |e| Failure::environment(format!("can't read {}: {e}", path.display()));
+    let mut start = Vec::new();
+    let file = File::open(path).map_err(failure)?;
+    file.take(4).read_to_end(&mut start).map_err(failure)?;
+    Ok(start == MAGIC.to_le_bytes())
+}
+
+/// Why there is nothing to be analysed.
+fn nothing(read: &Read) -> Option<String> {
+    let Read {
+        packets,
+        other_links,
+        cut,
+        analysis,
+        ..
+    } = read;
+    let what = match (analysis.packets, *packets) {
+        (0, 0) => "there is no packet".to_owned(),
+        (0, _) if other_links == packets => {
+            format!("none of {packets} packets is of an Ethernet link")
+        }
+        (0, _) => format!("none of {packets} packets goes to UDP port 4791 with whole headers"),
+        _ => return None,
+    };
+    Some(match cut {
+        Some(cut) => format!("{what} before the file ends: {cut}"),
+        None => what,
+    })
+}
+
+fn text(read: &Read) -> String {
+    let analysis = &read.analysis;
+    let [first, last] = read.span_ns;
+    let mut text = roce::text(analysis);
+    text += &format!(
+        "Capture  {} packets in {}, {} of them RoCEv2",
+        read.packets,
+        span(last.saturating_sub(first)),
+        analysis.packets
+    );
+    for (count, what) in [
+        (analysis.broken, "with a wrong ICRC"),
+        (analysis.other_transports, "of other transports"),
+        (analysis.unpaired, "that answer nothing seen"),
+        (read.other_links, "of other links"),
+    ] {
+        if count > 0 {
+            text += &format!(", {count} {what}");
+        }
+    }
+    if let Some(cut) = &read.cut {
+        text += &format!("\n         not whole: {cut}");
+    }
+    text + &match analysis.findings.len() {
+        0 => "\nPASS  as the specification has it".to_owned(),
+        1 => "\nFAIL  1 finding against the specification".to_owned(),
+        n => format!("\nFAIL  {n} findings against the specification"),
+    }
+}
