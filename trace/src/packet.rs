@@ -6,6 +6,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crc32fast::Hasher;
+
 use crate::units::{Kind, Proto, Psn};
 
 /// UDP destination port of RoCEv2.
@@ -877,38 +879,12 @@ pub fn transport_checksum(net: &Net, segment: &[u8]) -> u16 {
     )
 }
 
-const CRC32_TABLE: [u32; 256] = {
-    let mut table = [0; 256];
-    let mut i = 0;
-    while i < 256 {
-        let mut crc = i as u32;
-        let mut bit = 0;
-        while bit < 8 {
-            crc = if crc & 1 == 1 {
-                crc >> 1 ^ 0xedb8_8320
-            } else {
-                crc >> 1
-            };
-            bit += 1;
-        }
-        table[i] = crc;
-        i += 1;
-    }
-    table
-};
-
-fn crc32(crc: u32, bytes: &[u8]) -> u32 {
-    bytes.iter().fold(crc, |crc, byte| {
-        crc >> 8 ^ CRC32_TABLE[usize::from(crc as u8 ^ byte)]
-    })
-}
-
 /// The ICRC of a whole RoCEv2 packet, from its IP header to the byte before the ICRC, whose
 /// transport header begins at `l4` (InfiniBand specification, volume 1, annex A17). It goes on the
 /// wire low byte first. `None` when the packet has no room for its headers.
 pub fn icrc(packet: &[u8], l4: usize) -> Option<u32> {
-    /// State of the CRC after the eight bytes of ones that stand for the local routing header.
-    const START: u32 = 0xdebb_20e3;
+    /// CRC-32 of the eight bytes of ones that stand for the local routing header.
+    const START: u32 = !0xdebb_20e3;
     // What may change on the way counts as ones: IP's traffic class, flow label, hop limit and
     // checksum, the UDP checksum, and the byte of the BTH with FECN and BECN.
     let head_len = l4.checked_add(8 + 12)?;
@@ -927,9 +903,12 @@ pub fn icrc(packet: &[u8], l4: usize) -> Option<u32> {
         let in_l4 = matches!(at.wrapping_sub(l4), 6 | 7 | 12);
         if in_l4 { 0xff } else { in_ip }
     };
-    let head =
-        (head.iter().enumerate()).fold(START, |crc, (at, byte)| crc32(crc, &[byte | masked(at)]));
-    Some(!crc32(head, rest))
+    let mut crc = Hasher::new_with_initial(START);
+    for (at, byte) in head.iter().enumerate() {
+        crc.update(&[byte | masked(at)]);
+    }
+    crc.update(rest);
+    Some(crc.finalize())
 }
 
 impl Packet<'_> {
