@@ -2,8 +2,8 @@
 //! Model NICs and the RDMA traffic between them, as a plan has them.
 
 use midwire_endpoints::rnic::{
-    CnpScope, Config, Latency, MAX_MESSAGE, NotificationPoint, Operation, RdmaTransfer,
-    ReactionPoint,
+    CnpScope, Config, Fault, Latency, MAX_MESSAGE, NotificationPoint, Operation, Profile,
+    RdmaTransfer, ReactionPoint,
 };
 use midwire_endpoints::{Cidr, Mac, Port, one_or_several};
 use midwire_trace::Psn;
@@ -35,6 +35,16 @@ pub struct RnicEndpoint {
     #[serde(default = "one_class")]
     #[schemars(length(min = 1, max = 8))]
     pub ets: Vec<u32>,
+    /// The NIC that it resembles in what is wrong with it. Default clean.
+    #[serde(default = "clean")]
+    pub profile: Profile,
+    /// What else is wrong with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
+}
+
+fn clean() -> Profile {
+    Profile::Clean
 }
 
 /// Congestion control of a model NIC.
@@ -47,8 +57,9 @@ pub struct Dcqcn {
     pub rp: bool,
     /// Least time from one notification to the next. Default 4us.
     pub min_time_between_cnps: Duration,
-    /// Of which notifications. Default port.
-    pub cnp_limit: CnpLimit,
+    /// Of which notifications. Default that of the profile: port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cnp_limit: Option<CnpLimit>,
 }
 
 impl Default for Dcqcn {
@@ -57,7 +68,7 @@ impl Default for Dcqcn {
             np: true,
             rp: true,
             min_time_between_cnps: Duration(4_000),
-            cnp_limit: CnpLimit::Port,
+            cnp_limit: None,
         }
     }
 }
@@ -96,9 +107,10 @@ impl RnicEndpoint {
                 enabled: self.dcqcn.np,
                 min_time_between_cnps: self.dcqcn.min_time_between_cnps.as_nanos() * PICOSECONDS,
                 scope: match self.dcqcn.cnp_limit {
-                    CnpLimit::Port => CnpScope::Port,
-                    CnpLimit::Ip => CnpScope::Address,
-                    CnpLimit::Qp => CnpScope::QueuePair,
+                    None => self.profile.cnp_scope(),
+                    Some(CnpLimit::Port) => CnpScope::Port,
+                    Some(CnpLimit::Ip) => CnpScope::Address,
+                    Some(CnpLimit::Qp) => CnpScope::QueuePair,
                 },
                 ..NotificationPoint::default()
             },
@@ -106,6 +118,7 @@ impl RnicEndpoint {
                 enabled: self.dcqcn.rp,
                 ..ReactionPoint::default()
             },
+            faults: [self.profile.faults(), &self.faults].concat(),
         }
     }
 

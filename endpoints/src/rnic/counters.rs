@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What a NIC counts, under the names that NVIDIA's drivers give it.
+//! What a NIC counts, under the names that NVIDIA's drivers give it, and where Intel's have other
+//! ones under these too.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +13,17 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// Names of all counters.
-            pub const NAMES: &[&str] = &[$(stringify!($name)),+];
+            const OWN_NAMES: &[&str] = &[$(stringify!($name)),+];
 
             /// All counters by name.
             pub fn by_name(&self) -> BTreeMap<String, u64> {
-                [$((stringify!($name).to_owned(), self.$name)),+].into()
+                let own = [$((stringify!($name), self.$name)),+];
+                let intel = INTEL.iter().filter_map(|(name, same)| {
+                    let (_, value) = own.iter().find(|(own, _)| own == same)?;
+                    Some((*name, *value))
+                });
+                let all = own.into_iter().chain(intel);
+                all.map(|(name, value)| (name.to_owned(), value)).collect()
             }
         }
     };
@@ -78,4 +84,19 @@ counters! {
     rp_cnp_handled,
     /// Those that no queue pair reacted to.
     rp_cnp_ignored,
+}
+
+/// Intel's names, and NVIDIA's.
+const INTEL: &[(&str, &str)] = &[
+    ("cnpSent", "np_cnp_sent"),
+    ("cnpHandled", "rp_cnp_handled"),
+    ("RxECNMrkd", "np_ecn_marked_roce_packets"),
+];
+
+impl Counters {
+    /// Names of all counters.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        let intel = INTEL.iter().map(|(name, _)| *name);
+        Self::OWN_NAMES.iter().copied().chain(intel)
+    }
 }

@@ -9,6 +9,7 @@
 
 mod counters;
 mod dcqcn;
+mod faults;
 mod nic;
 mod qp;
 mod requester;
@@ -26,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 pub use counters::Counters;
 pub use dcqcn::{CnpScope, NotificationPoint, ReactionPoint};
+pub use faults::{Fault, Profile};
 pub use nic::Rnic;
 pub use qp::QpConfig;
 pub use testbed::{MAX_MESSAGE, Plug, QpReport, RdmaReport, RdmaTransfer, Testbed};
@@ -160,6 +162,8 @@ pub struct Config {
     pub notification_point: NotificationPoint,
     /// What it does when it is told.
     pub reaction_point: ReactionPoint,
+    /// What it does that a clean one does not.
+    pub faults: Vec<Fault>,
 }
 
 impl Config {

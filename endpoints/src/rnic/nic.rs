@@ -8,6 +8,7 @@ use midwire_trace::build::{self, Path};
 use midwire_trace::packet::{Bth, Packet, Roce, opcode};
 
 use super::dcqcn::Rate;
+use super::faults::{Fault, NOISY, SLOW_START, SLOW_STARTS};
 use super::qp::Outgoing;
 use super::requester::Requester;
 use super::responder::Responder;
@@ -31,6 +32,8 @@ struct Qp {
     rate: Rate,
     /// Its next data may go out.
     paced: Picoseconds,
+    /// When its first packet with MigReq 0 came.
+    unmigrated: Option<Picoseconds>,
 }
 
 /// A class of the transmission scheduler (IEEE 802.1Qaz).
@@ -41,6 +44,8 @@ struct Class {
     served: u64,
     /// The queue pair whose turn it is.
     turn: usize,
+    /// Without a work-conserving scheduler: when its share allows it the next packet.
+    free: Picoseconds,
 }
 
 /// What may go out.
@@ -77,10 +82,11 @@ impl Rnic {
             weight: (*weight).max(1),
             served: 0,
             turn: 0,
+            free: 0,
         };
         Self {
             classes: config.classes.iter().map(class).collect(),
-            config,
+            config: config.with_times_of_faults(),
             counters: Counters::default(),
             qps: Vec::new(),
             numbers: HashMap::new(),
@@ -98,10 +104,11 @@ impl Rnic {
     pub fn add(&mut self, config: QpConfig) -> usize {
         self.numbers.insert(config.number, self.qps.len());
         self.qps.push(Qp {
-            requester: Requester::new(&config),
+            requester: Requester::new(&config, self.config.has(Fault::AdaptiveRetransmission)),
             responder: Responder::new(&config),
             rate: Rate::new(self.config.line_rate()),
             paced: 0,
+            unmigrated: None,
             config,
         });
         self.qps.len() - 1
@@ -211,6 +218,10 @@ impl Rnic {
         if self.qps[index].config.path.dst.ip() != net.src {
             return;
         }
+        if self.discards(now, index, roce) {
+            self.counters.rx_discards_phy += 1;
+            return;
+        }
         let payload = packet
             .payload_len
             .checked_sub(roce.bth.pad().into())
@@ -225,12 +236,32 @@ impl Rnic {
         self.dispatch(now, index, roce, payload);
     }
 
+    /// Whether a fault costs a packet to a queue pair.
+    fn discards(&mut self, now: Picoseconds, index: usize, roce: &Roce) -> bool {
+        let recovers = |qp: &Qp| qp.requester.is_recovering();
+        let noisy = self.config.has(Fault::NoisyNeighbour)
+            && !recovers(&self.qps[index])
+            && self.qps.iter().filter(|qp| recovers(qp)).count() >= NOISY;
+        if !self.config.has(Fault::MigReqSlowStart) || roce.bth.mig_req() {
+            return noisy;
+        }
+        self.qps[index].unmigrated.get_or_insert(now);
+        let begins = |qp: &Qp| qp.unmigrated.is_some_and(|at| now < at + SLOW_START);
+        let slow = begins(&self.qps[index])
+            && self.qps.iter().filter(|qp| begins(qp)).count() >= SLOW_STARTS;
+        noisy || slow
+    }
+
     fn dispatch(&mut self, now: Picoseconds, index: usize, roce: &Roce, payload: &[u8]) {
         let (latency, counters) = (&self.config.latency, &mut self.counters);
         let qp = &mut self.qps[index];
         match roce.bth.opcode {
             opcode::READ_RESPONSE_FIRST..=opcode::ATOMIC_ACK => {
+                let before = counters.implied_nak_seq_err;
                 qp.requester.response(now, roce, payload, latency, counters);
+                if self.config.has(Fault::ImpliedNakSeqErrStuck) {
+                    counters.implied_nak_seq_err = before;
+                }
             }
             ..=opcode::READ_REQUEST | opcode::COMPARE_SWAP | opcode::FETCH_ADD => {
                 qp.responder.request(now, roce, payload, latency, counters);
@@ -304,7 +335,10 @@ impl Rnic {
                 answer
                     .filter(|(_, data)| !data)
                     .map(|(at, _)| (at, Source::Answer(qp))),
-                data.map(|at| (at.max(state.paced), Source::Data { class, qp })),
+                data.map(|at| {
+                    let free = self.classes[class].free.max(state.paced);
+                    (at.max(free), Source::Data { class, qp })
+                }),
             ]
             .into_iter()
             .flatten()
@@ -367,22 +401,34 @@ impl Rnic {
 
     /// Counts data against the share of its class and the rate of its queue pair.
     fn charge(&mut self, now: Picoseconds, class: usize, qp: usize, bytes: usize) {
-        let bytes = bytes as u64 + AROUND;
+        let bytes = bytes.max(SHORTEST) as u64 + AROUND;
+        let weights: u64 = self.classes.iter().map(|class| class.weight).sum();
         let of_class = &mut self.classes[class];
         // A class that was idle has saved nothing up.
         self.served = of_class.served.max(self.served);
         // Scaled so that the division loses nothing that counts.
         of_class.served = self.served + (bytes << 16) / of_class.weight;
         of_class.turn = (qp + 1) % self.qps.len();
+        if self.config.has(Fault::EtsNotWorkConserving) {
+            let time = bytes * self.config.byte_time * weights / of_class.weight;
+            of_class.free = of_class.free.max(now) + time;
+        }
         let state = &mut self.qps[qp];
         state.paced = state.rate.send(now, bytes, &self.config.reaction_point);
+    }
+
+    fn mig_req(&self) -> u8 {
+        match self.config.has(Fault::MigReqClear) {
+            true => 0,
+            false => MIG_REQ,
+        }
     }
 
     fn congestion_notification(&mut self) -> Vec<u8> {
         let Some((_, qp)) = self.cnps.pop_front() else {
             return Vec::new();
         };
-        self.counters.np_cnp_sent += 1;
+        self.counters.np_cnp_sent += u64::from(!self.config.has(Fault::CnpSentStuck));
         let config = &self.qps[qp].config;
         let path = Path {
             traffic_class: self.config.notification_point.dscp << 2 | ECT0,
@@ -390,7 +436,7 @@ impl Rnic {
         };
         let bth = Bth {
             opcode: opcode::CNP,
-            byte1: MIG_REQ,
+            byte1: self.mig_req(),
             pkey: 0xffff,
             byte4: BECN,
             dest_qp: config.peer,
@@ -407,7 +453,7 @@ impl Rnic {
         let config = &self.qps[qp].config;
         let bth = Bth {
             opcode: outgoing.opcode,
-            byte1: MIG_REQ,
+            byte1: self.mig_req(),
             pkey: 0xffff,
             byte4: 0,
             dest_qp: config.peer,

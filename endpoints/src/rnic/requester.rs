@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use midwire_trace::build;
 use midwire_trace::packet::{Aeth, AtomicEth, Reth, Roce, opcode};
 
+use super::faults::{MORE_RETRIES, adaptive_timeout};
 use super::qp::{Outgoing, QpConfig, packets, rnr_time, syndrome};
 use super::{Counters, Latency, Operation, Picoseconds, Status};
 use crate::payload::Stream;
@@ -41,6 +42,10 @@ pub(super) struct Completion {
 pub(super) struct Requester {
     mtu: u64,
     timeout: Option<Picoseconds>,
+    /// Chooses its time-outs itself.
+    adaptive: bool,
+    /// Times that the timer has run out in a row.
+    timeouts: usize,
     retries: u8,
     rnr_retries: u8,
     max_reads: usize,
@@ -78,13 +83,16 @@ pub(super) struct Requester {
 }
 
 impl Requester {
-    pub fn new(qp: &QpConfig) -> Self {
+    pub fn new(qp: &QpConfig, adaptive: bool) -> Self {
         // So that there are numbers below the first.
         let first = u64::from(qp.first_psn.get()) | 1 << 24;
+        let retries = qp.retries + if adaptive { MORE_RETRIES } else { 0 };
         Self {
             mtu: qp.mtu.into(),
             timeout: qp.timeout(),
-            retries: qp.retries,
+            adaptive,
+            timeouts: 0,
+            retries,
             rnr_retries: qp.rnr_retries,
             max_reads: qp.max_reads,
             region: qp.region,
@@ -100,7 +108,7 @@ impl Requester {
             unasked: 0,
             held: 0,
             timer: None,
-            retries_left: qp.retries,
+            retries_left: retries,
             rnr_retries_left: qp.rnr_retries,
             gap: false,
             failed: false,
@@ -145,6 +153,11 @@ impl Requester {
         let asked = self.work.iter().take_while(|w| w.end <= self.cursor);
         let blocked = answered(&work) && asked.filter(answered).count() >= self.max_reads;
         (!blocked).then_some(self.held)
+    }
+
+    /// Whether a READ waits for a response that was lost.
+    pub fn is_recovering(&self) -> bool {
+        self.gap && !self.failed
     }
 
     /// When the acknowledgement timer runs out.
@@ -235,7 +248,13 @@ impl Requester {
     }
 
     fn restart(&mut self, now: Picoseconds) {
-        self.timer = self.timeout.map(|timeout| now.saturating_add(timeout));
+        self.timer = self.timeout.map(|timeout| {
+            let time = match self.adaptive {
+                true => adaptive_timeout(timeout, self.timeouts),
+                false => timeout,
+            };
+            now.saturating_add(time)
+        });
     }
 
     /// The first PSN of a response that is due.
@@ -249,6 +268,7 @@ impl Requester {
         self.una = to;
         self.cursor = self.cursor.max(to);
         self.asked = self.asked.max(to);
+        self.timeouts = 0;
         self.retries_left = self.retries;
         self.rnr_retries_left = self.rnr_retries;
         self.gap = false;
@@ -329,6 +349,7 @@ impl Requester {
     /// The timer has run out.
     pub fn expire(&mut self, now: Picoseconds, counters: &mut Counters) {
         counters.local_ack_timeout_err += 1;
+        self.timeouts += 1;
         self.go_back(now, counters);
     }
 

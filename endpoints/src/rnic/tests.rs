@@ -22,6 +22,7 @@ fn config(port: Port) -> Config {
         classes: vec![1],
         notification_point: NotificationPoint::default(),
         reaction_point: ReactionPoint::default(),
+        faults: Vec::new(),
     }
 }
 
@@ -193,7 +194,18 @@ impl Wire {
 }
 
 fn run(transfer: &RdmaTransfer, fate: impl FnMut(&Seen) -> Fate) -> Wire {
-    let configs = [config(Port::A), config(Port::B)];
+    run_on([config(Port::A), config(Port::B)], transfer, fate)
+}
+
+/// Both NICs with a fault.
+fn faulty(fault: Fault) -> [Config; 2] {
+    [Port::A, Port::B].map(|port| Config {
+        faults: vec![fault],
+        ..config(port)
+    })
+}
+
+fn run_on(configs: [Config; 2], transfer: &RdmaTransfer, fate: impl FnMut(&Seen) -> Fate) -> Wire {
     let bed = Testbed::new(configs, std::slice::from_ref(transfer), 1);
     let mut wire = Wire::new(bed);
     wire.run(fate);
@@ -571,4 +583,241 @@ fn first_psns_differ_by_seed() {
     };
     assert_eq!(first(1), first(1));
     assert_ne!(first(1), first(2));
+}
+
+// ---- faults: with the switch, and without ----
+
+fn clean() -> [Config; 2] {
+    [config(Port::A), config(Port::B)]
+}
+
+/// Figure 10: goodputs of two queue pairs, with packets of the first marked in two of three cases.
+#[test]
+fn ets_that_does_not_conserve_work_wastes_what_a_slowed_class_leaves() {
+    let goodputs = |mut configs: [Config; 2], classes: &[usize], marks: bool| {
+        for config in &mut configs {
+            config.classes = vec![50, 50];
+        }
+        let transfer = RdmaTransfer {
+            qps: 2,
+            messages: 4,
+            size: 1 << 20,
+            classes: classes.to_vec(),
+            ..transfer(&[Operation::Write])
+        };
+        let mut first = None;
+        let wire = run_on(configs, &transfer, |seen| {
+            let qp = seen.roce.bth.dest_qp;
+            let is_first = *first.get_or_insert(qp) == qp;
+            match marks && seen.from == Port::A && is_first && seen.psn % 50 == 49 {
+                true => Fate::Mark,
+                false => Fate::Pass,
+            }
+        });
+        let report = wire.assert_whole();
+        [0, 1].map(|qp| report.qps[qp].goodput_bps.unwrap() / 1_000_000_000)
+    };
+    let both = |[a, b]: [u64; 2]| (40..50).contains(&a) && (40..50).contains(&b);
+    let spare = |[a, b]: [u64; 2]| a < 30 && b > 60;
+    let bad = || faulty(Fault::EtsNotWorkConserving);
+    for configs in [clean, bad] {
+        assert!(both(goodputs(configs(), &[0, 1], false)));
+    }
+    assert!(spare(goodputs(clean(), &[0, 1], true)));
+    assert!(spare(goodputs(clean(), &[0], true)));
+    let [slowed, other] = goodputs(bad(), &[0, 1], true);
+    assert!(slowed < 30 && (40..50).contains(&other), "{slowed} {other}");
+}
+
+/// Figure 11: 36 connections READ ten messages of 20 kB; some lose their fifth packet.
+#[test]
+fn from_twelve_noisy_neighbours_on_the_innocent_suffer() {
+    let innocent = |configs, lossy: usize| {
+        let transfer = RdmaTransfer {
+            qps: 36,
+            messages: 10,
+            size: 20_000,
+            timeout: 14,
+            ..transfer(&[Operation::Read])
+        };
+        let mut known = Vec::new();
+        let wire = run_on(configs, &transfer, |seen| {
+            if seen.from == Port::A {
+                return Fate::Pass;
+            }
+            let qp = seen.roce.bth.dest_qp;
+            if !known.contains(&qp) {
+                known.push(qp);
+            }
+            let lossy = known.iter().position(|k| *k == qp).unwrap() < lossy;
+            match lossy && seen.psn == 4 && seen.iteration == 1 {
+                true => Fate::Drop,
+                false => Fate::Pass,
+            }
+        });
+        wire.assert_whole();
+        let flows = wire.bed.nic(Port::A).transfer(0).flows();
+        let messages = flows.iter().skip(lossy).flat_map(|flow| &flow.messages);
+        let worst = CompletionTimes::of(messages).unwrap().max_ns;
+        (worst, wire.counters(Port::A).rx_discards_phy)
+    };
+    let bad = || faulty(Fault::NoisyNeighbour);
+    for (configs, lossy) in [(clean(), 12), (bad(), 0), (bad(), 8)] {
+        let (worst, discards) = innocent(configs, lossy);
+        assert!(worst < 1_000_000 && discards == 0, "{lossy}: {worst} ns");
+    }
+    for lossy in [12, 16] {
+        let (worst, discards) = innocent(bad(), lossy);
+        assert!(worst > 67_000_000 && discards > 100, "{lossy}: {worst} ns");
+    }
+}
+
+#[test]
+fn many_queue_pairs_with_mig_req_0_begin_slowly() {
+    let discards = |sender, qps| {
+        let receiver = Config {
+            faults: vec![Fault::MigReqSlowStart],
+            ..config(Port::B)
+        };
+        let transfer = RdmaTransfer {
+            qps,
+            messages: 5,
+            size: 100_000,
+            ..transfer(&[Operation::Send])
+        };
+        let wire = run_on([sender, receiver], &transfer, |_| Fate::Pass);
+        wire.assert_whole();
+        wire.counters(Port::B).rx_discards_phy
+    };
+    let [sender, _] = faulty(Fault::MigReqClear);
+    assert_eq!(discards(sender.clone(), 15), 0);
+    assert_eq!(discards(config(Port::A), 16), 0);
+    let lost = discards(sender, 16);
+    assert!((300..900).contains(&lost), "{lost}");
+}
+
+#[test]
+fn stuck_counters_stand_still() {
+    let big = |operation| RdmaTransfer {
+        size: 100_000,
+        ..transfer(&[operation])
+    };
+    let marks = |configs| {
+        run_on(configs, &big(Operation::Write), |seen| match seen.from {
+            Port::A => Fate::Mark,
+            Port::B => Fate::Pass,
+        })
+    };
+    let wire = marks(faulty(Fault::CnpSentStuck));
+    assert_eq!(wire.bed.counters(Port::B)["cnpSent"], 0);
+    assert!(wire.bed.counters(Port::A)["cnpHandled"] > 0);
+    let counted = marks(clean()).bed.counters(Port::B);
+    assert!(counted["cnpSent"] > 0 && counted["cnpSent"] == counted["np_cnp_sent"]);
+
+    let losses = |configs| {
+        let wire = run_on(configs, &big(Operation::Read), |seen| {
+            match (seen.from, seen.psn, seen.iteration) {
+                (Port::B, 50, 1) => Fate::Drop,
+                _ => Fate::Pass,
+            }
+        });
+        wire.assert_whole();
+        let counters = wire.counters(Port::A);
+        (counters.implied_nak_seq_err, counters.local_ack_timeout_err)
+    };
+    assert_eq!(losses(clean()), (1, 0));
+    assert_eq!(losses(faulty(Fault::ImpliedNakSeqErrStuck)), (0, 0));
+}
+
+/// When notifications left, with every packet of two queue pairs marked.
+fn notifications(scope: CnpScope, interval: Picoseconds, faults: &[Fault]) -> Vec<(u32, u64)> {
+    let mut configs = clean();
+    for config in &mut configs {
+        config.faults = faults.to_vec();
+        config.notification_point.scope = scope;
+        config.notification_point.min_time_between_cnps = interval;
+        config.reaction_point.enabled = false;
+        config.addresses.push([10, 0, 0, config.mac[5] + 10].into());
+    }
+    let transfer = RdmaTransfer {
+        qps: 4,
+        messages: 2,
+        size: 500_000,
+        multi_gid: true,
+        ..transfer(&[Operation::Write])
+    };
+    let wire = run_on(configs, &transfer, |seen| match seen.from {
+        Port::A => Fate::Mark,
+        Port::B => Fate::Pass,
+    });
+    let cnps = (wire.seen.iter()).filter(|seen| seen.roce.bth.opcode == opcode::CNP);
+    cnps.map(|seen| (seen.roce.bth.dest_qp, seen.at)).collect()
+}
+
+#[test]
+fn notifications_are_rationed_by_port_address_or_queue_pair() {
+    let interval = 20 * MICROSECOND;
+    let count = |scope| notifications(scope, interval, &[]).len() as i64;
+    let port = count(CnpScope::Port);
+    assert!((15..20).contains(&port), "{port}");
+    assert!((count(CnpScope::Address) - 2 * port).abs() <= 4);
+    assert!((count(CnpScope::QueuePair) - 4 * port).abs() <= 8);
+}
+
+#[test]
+fn a_hidden_interval_is_kept_whatever_was_asked() {
+    let shortest = |faults: &[Fault]| {
+        let cnps = notifications(CnpScope::Port, 4 * MICROSECOND, faults);
+        cnps.windows(2).map(|w| w[1].1 - w[0].1).min().unwrap()
+    };
+    assert!(shortest(&[]) < 6 * MICROSECOND);
+    assert!(shortest(&[Fault::HiddenCnpInterval]) > 45 * MICROSECOND);
+}
+
+#[test]
+fn adaptive_retransmission_has_times_and_a_count_of_its_own() {
+    let tail = RdmaTransfer {
+        messages: 1,
+        size: 1000,
+        timeout: 14,
+        ..transfer(&[Operation::Write])
+    };
+    let tries = |configs| {
+        let wire = run_on(configs, &tail, |_| Fate::Drop);
+        let times = wire.times(|_| true);
+        let waits = times
+            .windows(2)
+            .map(|w| (w[1] - w[0]) / (100 * MICROSECOND));
+        waits.collect::<Vec<_>>()
+    };
+    // In tenths of a millisecond.
+    assert_eq!(tries(clean()), [671; 7]);
+    let adaptive = tries(faulty(Fault::AdaptiveRetransmission));
+    assert_eq!(adaptive[..7], [55, 41, 83, 167, 251, 671, 1342]);
+    assert_eq!(adaptive.len(), 10);
+}
+
+#[test]
+fn slow_reactions_take_their_time() {
+    let slower = |fault, operation, loser: Port| {
+        let time = |configs| {
+            let one = RdmaTransfer {
+                messages: 1,
+                timeout: 20,
+                ..transfer(&[operation])
+            };
+            let wire = run_on(configs, &one, |seen| {
+                match seen.from == loser && seen.psn == 3 && seen.iteration == 1 {
+                    true => Fate::Drop,
+                    false => Fate::Pass,
+                }
+            });
+            wire.assert_whole().duration_ns.unwrap()
+        };
+        time(faulty(fault)) - time(clean())
+    };
+    let nak = slower(Fault::SlowNakReaction, Operation::Write, Port::A);
+    assert_eq!(nak, 298_000);
+    let read = slower(Fault::SlowReadNak, Operation::Read, Port::B);
+    assert_eq!(read, 82_998_000);
 }
