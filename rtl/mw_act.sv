@@ -26,7 +26,8 @@ module mw_act
     input logic v_valid,
     output logic v_ready,
     input verdict_t v,
-    // what its changes do to checksums, for each verdict that `mends`
+    input logic v_mends,
+    // what its changes do to checksums, for each verdict that mends
     input logic mend_valid,
     output logic mend_ready,
     input mend_t mend,
@@ -103,37 +104,40 @@ module mw_act
   // ---- The plan. A frame that waits only for mw_mend is delayed by that much less.
   logic load, waits, waiting;
   logic [63:0] since;
-  assign waits = v_valid && mends(v) && !mend_valid;
+  assign waits = v_valid && v_mends && !mend_valid;
   assign v_ready = (!plan_valid || plan_take) && !waits;
   assign load = v_valid && v_ready;
-  assign mend_ready = load && mends(v);
+  assign mend_ready = load && v_mends;
 
   always_ff @(posedge clk) begin
     if (load) begin
       automatic logic [39:0] waited = waiting ? 40'(time_ns - since) : '0;
-      automatic logic is4 = has_ip_checksum(v);
-      automatic logic has4 = has_l4_checksum(v);
-      automatic logic roce = v.rec.proto == ProtoRoce;
-      automatic logic mended = mends(v);
-      automatic offset_t l3 = 14'(v.l3_offset);
-      automatic offset_t l4_sum = 14'(v.l4_offset) + (v.rec.proto == ProtoTcp ? 14'd16 : 14'd6);
-      automatic offset_t end_at = data_end(v);
-      automatic write_t write = write_of(v);
-      automatic logic changes_byte = corrupts(v);
+      automatic logic is4 = has_ip_checksum(v.layout);
+      automatic logic has4 = has_l4_checksum(v.layout);
+      automatic logic roce = v.layout.proto == ProtoRoce;
+      automatic offset_t l3 = 14'(v.layout.l3_offset);
+      automatic
+      offset_t
+      l4_sum = 14'(v.layout.l4_offset) + (v.layout.proto == ProtoTcp ? 14'd16 : 14'd6);
+      automatic offset_t end_at = data_end(v.layout, v.rec.payload_len);
+      automatic write_t write = write_of(v.layout, v.action);
+      automatic logic changes_byte = v.action.corrupt && has_base(v.layout, v.action.corrupt_base);
       automatic
       offset_t
       corrupt_at = frame_offset(
-          v, v.action.corrupt_base, v.action.corrupt_offset
+          v.layout, v.action.corrupt_base, v.action.corrupt_offset
       );
-      automatic logic [31:0] icrc_flip = (mended ? mend.icrc_flip : '0) ^ {32{v.action.break_icrc}};
+      automatic
+      logic [31:0]
+      icrc_flip = (v_mends ? mend.icrc_flip : '0) ^ {32{v.action.break_icrc}};
       plan_drop <= v.action.drop;
       plan_delay <= v.action.delay && v.action.delay_ns != '0;
       plan_delay_ns <= v.action.delay_ns > waited ? v.action.delay_ns - waited : 40'd1;
       plan_touched <= v.touched;
       plan_rec <= v.rec;
       plan_action <= v.action;
-      plan_l3 <= v.l3_offset;
-      plan_l4 <= v.l4_offset;
+      plan_l3 <= v.layout.l3_offset;
+      plan_l4 <= v.layout.l4_offset;
       set <= '{
           valid: write.valid,
           word: word_t'(write.at >> 3),
@@ -144,27 +148,33 @@ module mw_act
       for (int i = 7; i >= 0; i--) if (write.mask[8*i+:8] != '0) set_first <= write.at + 14'(i);
       // IPv4: low two bits of the second byte. IPv6: bits 5:4 of it (RFC 8200, 3).
       ecn <= '{
-          valid: v.action.ecn && v.is_ip,
+          valid: v.action.ecn && v.layout.is_ip,
           at: l3 + 14'd1,
-          clear: v.is_ip6 ? 8'h30 : 8'h03,
-          flip: v.is_ip6 ? {2'b00, v.action.ecn_codepoint, 4'b0000} : 8'(v.action.ecn_codepoint)
+          clear: v.layout.is_ip6 ? 8'h30 : 8'h03,
+          flip:
+          v.layout.is_ip6
+          ?
+          {2'b00, v.action.ecn_codepoint, 4'b0000}
+          : 8'(
+          v.action.ecn_codepoint
+          )
       };
       corrupt <= '{valid: changes_byte, at: corrupt_at, clear: '0, flip: v.action.corrupt_mask};
       ip <= '{
-          valid: is4 && ((mended && mend.ip_changed) || v.action.break_ip),
+          valid: is4 && ((v_mends && mend.ip_changed) || v.action.break_ip),
           at: l3 + 14'd10,
-          changed: mended && mend.ip_changed,
+          changed: v_mends && mend.ip_changed,
           add: mend.ip_add,
           broken: v.action.break_ip,
           udp: 1'b0
       };
       l4 <= '{
-          valid: has4 && ((mended && mend.l4_changed) || v.action.break_l4),
+          valid: has4 && ((v_mends && mend.l4_changed) || v.action.break_l4),
           at: l4_sum,
-          changed: mended && mend.l4_changed,
+          changed: v_mends && mend.l4_changed,
           add: mend.l4_add,
           broken: v.action.break_l4,
-          udp: v.rec.proto != ProtoTcp
+          udp: v.layout.proto != ProtoTcp
       };
       icrc <= '{
           valid: roce && icrc_flip != '0,

@@ -20,7 +20,7 @@
 // mutant: mw_act: b >= 32'(c3.bytes) => b > 32'(c3.bytes)
 // mutant: mw_act: (!plan_valid || plan_take) && !waits => !waits
 // mutant: mw_act: (!plan_valid || plan_take) && !waits => !plan_valid || plan_take
-// mutant: mw_act: mend_ready = load && mends(v) => mend_ready = v_valid && mends(v)
+// mutant: mw_act: mend_ready = load && v_mends => mend_ready = v_valid && v_mends
 // mutant: mw_act: if (plan_take) plan_valid <= 1'b0; =>
 module mw_act_proof
   import mw_pkg::*;
@@ -33,6 +33,7 @@ module mw_act_proof
     input logic                          v_valid,
     input logic                          v_ready,
     input verdict_t                      v,
+    input logic                          v_mends,
     input logic                          mend_valid,
     input logic                          mend_ready,
     input logic                          plan_valid,
@@ -101,9 +102,9 @@ module mw_act_proof
       stands :
       assert (!plan_valid || ({plan_rec, plan_action, plan_touched, plan_drop} ==
                               {plan.rec, plan.action, plan.touched, plan.action.drop}));
-      mend_with : assert (mend_ready == (load && mends(v)) && (!mend_ready || mend_valid));
+      mend_with : assert (mend_ready == (load && v_mends) && (!mend_ready || mend_valid));
       takes :
-      assert (!v_valid || v_ready || (plan_valid && !plan_take) || (mends(v) && !mend_valid));
+      assert (!v_valid || v_ready || (plan_valid && !plan_take) || (v_mends && !mend_valid));
 
       aux_valid : assert (valid == {beat[4].valid, beat[3].valid, beat[2].valid, beat[1].valid});
       aux_plan :

@@ -58,11 +58,7 @@ module mw_match
   // What is known of the verdict before any look-up.
   typedef struct packed {
     logic [63:0] stamp;
-    logic        is_ip;
-    logic        is_ip6;
-    logic [7:0]  l3_offset;
-    logic [7:0]  l4_offset;
-    logic [7:0]  payload_offset;
+    layout_t     layout;
     record_t     rec;
   } pass_t;
 
@@ -118,11 +114,15 @@ module mw_match
         seek_in.pages = tcp_data && (kinds_enable[16] || kinds_enable[5'(KindData)]);
       end
       pass_in.stamp = in_hdr.stamp;
-      pass_in.is_ip = in_hdr.is_ip && !in_hdr.malformed;
-      pass_in.is_ip6 = in_hdr.is_ip6;
-      pass_in.l3_offset = in_hdr.l3_offset;
-      pass_in.l4_offset = in_hdr.l4_offset;
-      pass_in.payload_offset = in_hdr.payload_offset;
+      pass_in.layout = '{
+          is_ip: in_hdr.is_ip && !in_hdr.malformed,
+          is_ip6: in_hdr.is_ip6,
+          proto: in_hdr.proto,
+          malformed: in_hdr.malformed,
+          l3_offset: in_hdr.l3_offset,
+          l4_offset: in_hdr.l4_offset,
+          payload_offset: in_hdr.payload_offset
+      };
       pass_in.rec.slot = SlotNone;
       pass_in.rec.tcp_flags = in_hdr.flags;
       pass_in.rec.f2 = in_hdr.f2;
@@ -689,11 +689,7 @@ module mw_match
       out_verdict.stamp <= pass.stamp;
       out_verdict.action <= joined.action;
       out_verdict.touched <= done != '0;
-      out_verdict.is_ip <= pass.is_ip;
-      out_verdict.is_ip6 <= pass.is_ip6;
-      out_verdict.l3_offset <= pass.l3_offset;
-      out_verdict.l4_offset <= pass.l4_offset;
-      out_verdict.payload_offset <= pass.payload_offset;
+      out_verdict.layout <= pass.layout;
       out_verdict.rec <= pass.rec;
       out_verdict.rec.unmatched <= pass.rec.unmatched || t[6].untried;
       out_verdict.rec.done <= done;

@@ -141,6 +141,7 @@ struct Model {
         const Track& k = p.t;
         Verdict v;
         v.stamp = h.stamp, v.is_ip = h.is_ip && !h.malformed, v.is_ip6 = h.is_ip6;
+        v.proto = h.proto, v.malformed = h.malformed;
         v.l3_offset = h.l3_offset, v.l4_offset = h.l4_offset, v.payload_offset = h.payload_offset;
         Record& r = v.rec;
         r.lane = false, r.proto = h.proto, r.kind = k.kind, r.below = k.below, r.is_ip6 = h.is_ip6, r.malformed = h.malformed;

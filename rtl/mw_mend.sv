@@ -40,6 +40,7 @@ module mw_mend
     // one verdict a frame
     input logic v_valid,
     input verdict_t v,
+    input logic v_mends,  // this one does
     output logic busy,  // this verdict is not taken: it must not change what checksums cover
     output logic out_valid,
     input logic out_ready,
@@ -163,27 +164,27 @@ module mw_mend
   request_t made, head;
   always_ff @(posedge clk) begin
     if (v_valid) begin
-      if (mends(v) && !busy) begin
-        automatic write_t write = write_of(v);
+      if (v_mends && !busy) begin
+        automatic write_t write = write_of(v.layout, v.action);
         made <= '{
             number: verdict,
-            ip4: has_ip_checksum(v),
-            ip6: v.is_ip && v.is_ip6,
-            proto: v.rec.proto,
-            l3: v.l3_offset,
-            l4: v.l4_offset,
-            data_end: data_end(v),
+            ip4: has_ip_checksum(v.layout),
+            ip6: v.layout.is_ip && v.layout.is_ip6,
+            proto: v.layout.proto,
+            l3: v.layout.l3_offset,
+            l4: v.layout.l4_offset,
+            data_end: data_end(v.layout, v.rec.payload_len),
             bound: truncates(v.action) ? v.action.truncate_bytes : '1,
-            has_icrc: v.rec.proto == ProtoRoce && (v.action.mend_icrc || v.action.mend_l4),
-            ecn: v.action.ecn && v.is_ip,
-            ecn_at: 14'(v.l3_offset) + 14'd1,
+            has_icrc: v.layout.proto == ProtoRoce && (v.action.mend_icrc || v.action.mend_l4),
+            ecn: v.action.ecn && v.layout.is_ip,
+            ecn_at: 14'(v.layout.l3_offset) + 14'd1,
             ecn_codepoint: v.action.ecn_codepoint,
             set: write.valid,
             set_at: write.at,
             set_mask: write.mask,
             set_value: write.value,
-            corrupt: corrupts(v),
-            corrupt_at: frame_offset(v, v.action.corrupt_base, v.action.corrupt_offset),
+            corrupt: v.action.corrupt && has_base(v.layout, v.action.corrupt_base),
+            corrupt_at: frame_offset(v.layout, v.action.corrupt_base, v.action.corrupt_offset),
             corrupt_mask: v.action.corrupt_mask,
             mend_ip: v.action.mend_ip,
             mend_l4: v.action.mend_l4,
@@ -193,7 +194,7 @@ module mw_mend
       end
       verdict <= verdict + 1'b1;
     end
-    made_valid <= v_valid && mends(v) && !busy;
+    made_valid <= v_valid && v_mends && !busy;
     if (rst) begin
       verdict <= '0;
       made_valid <= 1'b0;

@@ -174,11 +174,12 @@ module mw_path
   );
 
   // Where changes come faster than their checksums can be worked out, a frame passes unchanged.
-  logic mend_busy;
+  logic v_mends, mend_busy;
   verdict_t v_kept;
   always_comb begin
-    v_kept = v;
-    if (v_valid && mend_busy && mends(v)) begin
+    v_mends = v_valid && mends(v.layout, v.action);
+    v_kept  = v;
+    if (v_mends && mend_busy) begin
       v_kept.action.set = 1'b0;
       v_kept.action.ecn = 1'b0;
       v_kept.action.corrupt = 1'b0;
@@ -186,20 +187,20 @@ module mw_path
     end
   end
 
-  logic v_room, v_there, v_pop;
+  logic v_room, v_there, v_pop, v_head_mends;
   verdict_t v_head;
   mw_fifo #(
-      .WIDTH($bits(verdict_t)),
+      .WIDTH(1 + $bits(verdict_t)),
       .DEPTH_LOG2(INFLIGHT_LOG2)
   ) i_verdicts (
       .clk,
       .rst,
       .in_valid(v_valid),
       .in_ready(v_room),
-      .in_data(v_kept),
+      .in_data({v_mends && !mend_busy, v_kept}),
       .out_valid(v_there),
       .out_ready(v_pop),
-      .out_data(v_head),
+      .out_data({v_head_mends, v_head}),
       .free(unused_v_free)
   );
 
@@ -238,6 +239,7 @@ module mw_path
       .in_length,
       .v_valid,
       .v,
+      .v_mends,
       .busy(mend_busy),
       .out_valid(mend_valid),
       .out_ready(mend_ready),
@@ -399,6 +401,7 @@ module mw_path
       .v_valid(v_there),
       .v_ready(v_pop),
       .v(v_head),
+      .v_mends(v_head_mends),
       .mend_valid,
       .mend_ready,
       .mend,

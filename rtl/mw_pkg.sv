@@ -233,18 +233,25 @@ package mw_pkg;
     logic [31:0]      time_lo;      // byte 0: ns, low 32 bits
   } record_t;  // 256
 
+  // The headers that a packet has, and where they begin: bytes from the start of the frame.
+  typedef struct packed {
+    logic       is_ip;           // and not malformed
+    logic       is_ip6;
+    proto_e     proto;
+    logic       malformed;
+    logic [7:0] l3_offset;
+    logic [7:0] l4_offset;
+    logic [7:0] payload_offset;
+  } layout_t;
+
   // What the matcher decides, for the frame path and the ingress tap. One a frame, in the
   // frames' order.
   typedef struct packed {
     logic [63:0] stamp;
     action_t     action;
-    logic        touched;         // leaves a second record, from egress
-    logic        is_ip;           // and not malformed
-    logic        is_ip6;
-    logic [7:0]  l3_offset;
-    logic [7:0]  l4_offset;
-    logic [7:0]  payload_offset;
-    record_t     rec;             // time, length, error, truncated, snapshot, tap still open
+    logic        touched;  // leaves a second record, from egress
+    layout_t     layout;
+    record_t     rec;      // time, length, error, truncated, snapshot, tap still open
   } verdict_t;
 
   // What an event's changes do to the checksums of a frame (mw_mend).
@@ -256,37 +263,31 @@ package mw_pkg;
     logic [31:0] icrc_flip;   // bits that change, first byte low
   } mend_t;  // 66
 
-  function automatic logic has_ip_checksum(input verdict_t v);
-    return v.is_ip && !v.is_ip6;
+  function automatic logic has_ip_checksum(input layout_t l);
+    return l.is_ip && !l.is_ip6;
   endfunction
-  function automatic logic has_l4_checksum(input verdict_t v);
-    return v.rec.proto != ProtoOther;
+  function automatic logic has_l4_checksum(input layout_t l);
+    return l.proto != ProtoOther;
   endfunction
 
   // The frame has the header from which an offset of an action counts.
-  function automatic logic has_base(input verdict_t v, input logic [1:0] base);
+  function automatic logic has_base(input layout_t l, input logic [1:0] base);
     unique case (base)
       2'd0: return 1'b1;
-      2'd1: return v.is_ip;
-      2'd2: return v.rec.proto != ProtoOther;
-      2'd3: return !v.rec.malformed;
+      2'd1: return l.is_ip;
+      2'd2: return l.proto != ProtoOther;
+      2'd3: return !l.malformed;
     endcase
-  endfunction
-  function automatic logic sets(input verdict_t v);
-    return v.action.set && has_base(v, v.action.set_base);
-  endfunction
-  function automatic logic corrupts(input verdict_t v);
-    return v.action.corrupt && has_base(v, v.action.corrupt_base);
   endfunction
 
   // An offset of an action in a frame.
-  function automatic logic [13:0] frame_offset(input verdict_t v, input logic [1:0] base,
+  function automatic logic [13:0] frame_offset(input layout_t l, input logic [1:0] base,
                                                input logic [11:0] offset);
     unique case (base)
       2'd0: return 14'(offset);
-      2'd1: return 14'(offset) + 14'(v.l3_offset);
-      2'd2: return 14'(offset) + 14'(v.l4_offset);
-      2'd3: return 14'(offset) + 14'(v.payload_offset);
+      2'd1: return 14'(offset) + 14'(l.l3_offset);
+      2'd2: return 14'(offset) + 14'(l.l4_offset);
+      2'd3: return 14'(offset) + 14'(l.payload_offset);
     endcase
   endfunction
 
@@ -303,14 +304,14 @@ package mw_pkg;
     for (int i = 0; i < 8; i++)
     nibble_on[8*i+:8] = {i == 0 ? 4'd0 : bytes[8*((i+7)%8)+:4], bytes[8*i+4+:4]};
   endfunction
-  function automatic write_t write_of(input verdict_t v);
+  function automatic write_t write_of(input layout_t l, input action_t a);
     logic [1:0] earlier;
     write_t w;
-    earlier = v.is_ip && v.is_ip6 ? v.action.set_ip6_nibbles : '0;
-    w.valid = sets(v);
-    w.at = frame_offset(v, v.action.set_base, v.action.set_offset) - 14'(earlier != '0);
-    w.mask = earlier == 2'd1 ? nibble_on(v.action.set_mask) : v.action.set_mask;
-    w.value = earlier == 2'd1 ? nibble_on(v.action.set_value) : v.action.set_value;
+    earlier = l.is_ip && l.is_ip6 ? a.set_ip6_nibbles : '0;
+    w.valid = a.set && has_base(l, a.set_base);
+    w.at = frame_offset(l, a.set_base, a.set_offset) - 14'(earlier != '0);
+    w.mask = earlier == 2'd1 ? nibble_on(a.set_mask) : a.set_mask;
+    w.value = earlier == 2'd1 ? nibble_on(a.set_value) : a.set_value;
     return w;
   endfunction
 
@@ -319,23 +320,23 @@ package mw_pkg;
   endfunction
 
   // The frame waits for a mend_t.
-  function automatic logic mends(input verdict_t v);
+  function automatic logic mends(input layout_t l, input action_t a);
     logic change, ip, l4, icrc;
-    change = sets(v) || corrupts(v);
-    ip = v.action.ecn || (change && v.action.mend_ip);
-    l4 = change && v.action.mend_l4;
-    icrc = (change && v.action.mend_icrc) || (v.action.break_icrc && v.action.mend_l4);
-    return !v.action.drop && ((ip && has_ip_checksum(
-        v
+    change = (a.set && has_base(l, a.set_base)) || (a.corrupt && has_base(l, a.corrupt_base));
+    ip = a.ecn || (change && a.mend_ip);
+    l4 = change && a.mend_l4;
+    icrc = (change && a.mend_icrc) || (a.break_icrc && a.mend_l4);
+    return !a.drop && ((ip && has_ip_checksum(
+        l
     )) || (l4 && has_l4_checksum(
-        v
-    )) || (icrc && v.rec.proto == ProtoRoce));
+        l
+    )) || (icrc && l.proto == ProtoRoce));
   endfunction
 
   // Where the transport's data ends, and RoCE's ICRC begins; capped behind a longest frame.
-  function automatic logic [13:0] data_end(input verdict_t v);
+  function automatic logic [13:0] data_end(input layout_t l, input logic [15:0] payload_len);
     logic [16:0] at;
-    at = 17'(v.payload_offset) + 17'(v.rec.payload_len);
+    at = 17'(l.payload_offset) + 17'(payload_len);
     return at > 17'(MaxFrame) ? 14'(MaxFrame) : at[13:0];
   endfunction
 
