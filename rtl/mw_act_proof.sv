@@ -71,6 +71,7 @@ module mw_act_proof
     if (rst) there <= 1'b0;
   end
   always_comb if (in_valid) assume (plan_valid);
+  always_comb if (v_valid) assume (v_mends == mends(v.layout, v.action));
 
   // ---- Beats of the last four cycles of `go` ----
   typedef struct packed {

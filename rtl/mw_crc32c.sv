@@ -35,8 +35,8 @@ module mw_crc32c (
   localparam masks_t Whole = masks(256);
   localparam masks_t Cut = masks(224);
 
-  function automatic logic [31:0] parities(input logic [255:0] x, input masks_t m);
-    for (int unsigned j = 0; j < 32; j++) parities[j] = ^(x & m[j]);
+  function automatic logic [31:0] parities(input logic [255:0] x, input logic shorter);
+    for (int unsigned j = 0; j < 32; j++) parities[j] = ^(x & (shorter ? Cut[j] : Whole[j]));
   endfunction
 
   logic [31:0] state;
@@ -44,7 +44,7 @@ module mw_crc32c (
 
   always_ff @(posedge clk) begin
     if (valid) begin
-      state <= parities(data ^ {224'd0, first ? 32'hFFFF_FFFF : state}, cut ? Cut : Whole);
+      state <= parities(data ^ {224'd0, first ? 32'hFFFF_FFFF : state}, cut);
     end
   end
 endmodule

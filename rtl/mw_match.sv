@@ -662,43 +662,46 @@ module mw_match
     logic [SlotW-1:0] slot;
     logic [7:0]       iteration;
   } joined_t;
-  joined_t joined, so_far;
-  done_t done;
-  logic  t6_packet;
+  joined_t so_far;
+  logic t6_packet;
   assign t6_packet = t_valid[6] && !t[6].host;
   assign pass_pop  = t6_packet && t[6].last;
 
-  always_comb begin
-    joined = so_far;
-    if (t6_packet && t[6].hit) begin
-      joined.hit   = 1'b1;
-      joined.multi = so_far.hit;
-      joined.fired = so_far.fired || t6_fires;
-      // the first that acts, or else the first that was hit
-      if (!so_far.hit || (t6_fires && !so_far.fired)) begin
-        joined.slot = t[6].slot;
-        joined.iteration = t6_iteration;
+  always_ff @(posedge clk) begin
+    if (t6_packet) begin
+      automatic joined_t joined = so_far;
+      if (t[6].hit) begin
+        joined.hit   = 1'b1;
+        joined.multi = so_far.hit;
+        joined.fired = so_far.fired || t6_fires;
+        // the first that acts, or else the first that was hit
+        if (!so_far.hit || (t6_fires && !so_far.fired)) begin
+          joined.slot = t[6].slot;
+          joined.iteration = t6_iteration;
+        end
+        if (t6_fires) joined.action = join_actions(so_far.action, action_read);
       end
-      if (t6_fires) joined.action = join_actions(so_far.action, action_read);
+      so_far <= t[6].last ? '0 : joined;
+      if (t[6].last) begin
+        automatic done_t done = asked(joined.action);
+        out_verdict.stamp <= pass.stamp;
+        out_verdict.action <= joined.action;
+        out_verdict.touched <= done != '0;
+        out_verdict.layout <= pass.layout;
+        out_verdict.rec <= pass.rec;
+        out_verdict.rec.unmatched <= pass.rec.unmatched || t[6].untried;
+        out_verdict.rec.done <= done;
+        if (joined.hit) begin
+          out_verdict.rec.slot <= joined.slot;
+          out_verdict.rec.iteration <= joined.iteration;
+          out_verdict.rec.multi <= joined.multi;
+        end
+      end
     end
-    done = asked(joined.action);
+    if (rst) so_far <= '0;
   end
 
   always_ff @(posedge clk) begin
-    if (pass_pop) begin
-      out_verdict.stamp <= pass.stamp;
-      out_verdict.action <= joined.action;
-      out_verdict.touched <= done != '0;
-      out_verdict.layout <= pass.layout;
-      out_verdict.rec <= pass.rec;
-      out_verdict.rec.unmatched <= pass.rec.unmatched || t[6].untried;
-      out_verdict.rec.done <= done;
-      if (joined.hit) begin
-        out_verdict.rec.slot <= joined.slot;
-        out_verdict.rec.iteration <= joined.iteration;
-        out_verdict.rec.multi <= joined.multi;
-      end
-    end
     // every event that fires works its own trigger
     if (t6_packet || |trigger_arm || |trigger_disarm) begin
       automatic logic fired = t6_packet && t6_fires;
@@ -706,9 +709,7 @@ module mw_match
       trigger_disarm <= fired && action_read.disarm ? Triggers'(1) << action_read.disarm_trigger
                                                     : '0;
     end
-    if (t6_packet) so_far <= t[6].last ? '0 : joined;
     if (rst) begin
-      so_far <= '0;
       trigger_arm <= '0;
       trigger_disarm <= '0;
     end
@@ -749,9 +750,9 @@ module mw_match
         end
         default:  host_state <= HostIdle;
       endcase
-    if (host_state == HostIdle && tbl_req.valid) host <= tbl_req;
     if (rst) host_state <= HostIdle;
   end
+  always_ff @(posedge clk) if (host_state == HostIdle && tbl_req.valid) host <= tbl_req;
 
   // ---- clear: let what is in flight come to rest, then empty the tables
   localparam int unsigned DrainW = 8;  // a full `found` FIFO of five hits each, and the pipeline

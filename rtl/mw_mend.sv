@@ -166,6 +166,8 @@ module mw_mend
     if (v_valid) begin
       if (v_mends && !busy) begin
         automatic write_t write = write_of(v.layout, v.action);
+        automatic logic [13:0] bound = '1;
+        if (truncates(v.action.truncate, v.action.truncate_bytes)) bound = v.action.truncate_bytes;
         made <= '{
             number: verdict,
             ip4: has_ip_checksum(v.layout),
@@ -174,7 +176,7 @@ module mw_mend
             l3: v.layout.l3_offset,
             l4: v.layout.l4_offset,
             data_end: data_end(v.layout, v.rec.payload_len),
-            bound: truncates(v.action) ? v.action.truncate_bytes : '1,
+            bound: bound,
             has_icrc: v.layout.proto == ProtoRoce && (v.action.mend_icrc || v.action.mend_l4),
             ecn: v.action.ecn && v.layout.is_ip,
             ecn_at: 14'(v.layout.l3_offset) + 14'd1,
@@ -473,13 +475,14 @@ module mw_mend
   sums_t g, h;
   always_ff @(posedge clk) begin
     if (g_valid) begin
-      h <= g;
+      automatic sums_t sum = g;
       if (begun) begin
-        h.ip_changed <= h.ip_changed || g.ip_changed;
-        h.l4_changed <= h.l4_changed || g.l4_changed;
-        h.ip <= folded(20'(h.ip) + 20'(g.ip));
-        h.l4 <= folded(20'(h.l4) + 20'(g.l4));
+        sum.ip_changed = h.ip_changed || g.ip_changed;
+        sum.l4_changed = h.l4_changed || g.l4_changed;
+        sum.ip = folded(20'(h.ip) + 20'(g.ip));
+        sum.l4 = folded(20'(h.l4) + 20'(g.l4));
       end
+      h <= sum;
       begun <= !g_last;
     end
     if (f_valid) begin

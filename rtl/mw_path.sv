@@ -174,33 +174,38 @@ module mw_path
   );
 
   // Where changes come faster than their checksums can be worked out, a frame passes unchanged.
+  typedef struct packed {
+    logic     mends;
+    verdict_t v;
+  } kept_t;
   logic v_mends, mend_busy;
-  verdict_t v_kept;
+  kept_t kept, head;
   always_comb begin
-    v_mends = v_valid && mends(v.layout, v.action);
-    v_kept  = v;
+    v_mends = 1'b0;
+    if (v_valid) v_mends = mends(v.layout, v.action);
+    kept.mends = v_mends && !mend_busy;
+    kept.v = v;
     if (v_mends && mend_busy) begin
-      v_kept.action.set = 1'b0;
-      v_kept.action.ecn = 1'b0;
-      v_kept.action.corrupt = 1'b0;
-      v_kept.action.break_icrc = 1'b0;
+      kept.v.action.set = 1'b0;
+      kept.v.action.ecn = 1'b0;
+      kept.v.action.corrupt = 1'b0;
+      kept.v.action.break_icrc = 1'b0;
     end
   end
 
-  logic v_room, v_there, v_pop, v_head_mends;
-  verdict_t v_head;
+  logic v_room, v_there, v_pop;
   mw_fifo #(
-      .WIDTH(1 + $bits(verdict_t)),
+      .WIDTH($bits(kept_t)),
       .DEPTH_LOG2(INFLIGHT_LOG2)
   ) i_verdicts (
       .clk,
       .rst,
       .in_valid(v_valid),
       .in_ready(v_room),
-      .in_data({v_mends && !mend_busy, v_kept}),
+      .in_data(kept),
       .out_valid(v_there),
       .out_ready(v_pop),
-      .out_data({v_head_mends, v_head}),
+      .out_data(head),
       .free(unused_v_free)
   );
 
@@ -271,7 +276,9 @@ module mw_path
   assign sof = !in_frame;
   assign drop = plan_valid && plan_drop && f_valid;
   assign cut_off = cutting && sof && f_valid;
-  assign cut = truncates(plan_action) && plan_action.truncate_bytes < l_length;
+  assign cut = truncates(
+      plan_action.truncate, plan_action.truncate_bytes
+  ) && plan_action.truncate_bytes < l_length;
   assign length = cut ? plan_action.truncate_bytes : l_length;
   assign at_hand = f_valid && (l_valid || 32'(f_free) <= Fifo - PREFILL);
   assign ready = plan_valid && !plan_drop && !cutting && at_hand && (l_valid || !plan_whole);
@@ -400,8 +407,8 @@ module mw_path
       .time_ns,
       .v_valid(v_there),
       .v_ready(v_pop),
-      .v(v_head),
-      .v_mends(v_head_mends),
+      .v(head.v),
+      .v_mends(head.mends),
       .mend_valid,
       .mend_ready,
       .mend,

@@ -315,8 +315,8 @@ package mw_pkg;
     return w;
   endfunction
 
-  function automatic logic truncates(input action_t a);
-    return a.truncate && a.truncate_bytes != '0;
+  function automatic logic truncates(input logic truncate, input logic [13:0] bytes);
+    return truncate && bytes != '0;
   endfunction
 
   // The frame waits for a mend_t.
