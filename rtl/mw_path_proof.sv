@@ -24,7 +24,7 @@
 // cover: 11 -GDATA_W=512 -GPREFILL=2 -GINFLIGHT_LOG2=4 -GDELAY_SLOTS_LOG2=1
 // small: mw_pkg: MaxFrame = 10240 => MaxFrame = 128
 // small: mw_pkg: MinFrame = 60 => MinFrame = 100
-// mutant: mw_pkg: return a.truncate && a.truncate_bytes != '0; => return a.truncate;
+// mutant: mw_pkg: return truncate && bytes != '0; => return truncate;
 // mutant: mw_path: held_turn = held_due && light && sof && => held_turn = held_due && light &&
 // mutant: mw_path: issue = go && !held_issuing && !held_turn => issue = go && !held_turn
 // mutant: mw_path: frame_done = ((drop || cut_off) && f_last) => frame_done = (drop && f_last)
