@@ -3,6 +3,7 @@
 //!
 //! Rules, chance and triggers have made their decisions then; what is left is the list of them.
 
+use midwire_driver::MAX_CLAUSES;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,9 +17,6 @@ use crate::merge::join;
 use crate::plan::{Action, Connections, Event, Iterations, Kind, Kinds, Numbers, Plan};
 use crate::run_file::{Recorded, RunFile, files};
 use crate::twin::walk;
-
-/// Ranges of iterations that the card holds for one position.
-const CLAUSES: usize = 4;
 
 /// The plan of a run with a list of its decisions in place of its events, as text.
 pub fn explicit(directory: &Path) -> Result<String, Error> {
@@ -92,7 +90,7 @@ fn decisions(recorded: &Recorded, capture: &Capture) -> Vec<Event> {
             let times = used
                 .entry(named.identity_text() + lane.as_str())
                 .or_default();
-            if *times < CLAUSES {
+            if *times < MAX_CLAUSES {
                 *times += 1;
                 events.push(named);
                 return;

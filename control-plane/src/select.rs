@@ -109,8 +109,11 @@ fn rule(event: &Event, key: &'static str, numbers: &Numbers) -> Result<Rule, Fau
     let &[(first, last)] = numbers.ranges() else {
         return fault(
             key,
-            "a list is looked up number by number, which needs an end, one connection, one kind \
-             and at most 4096 numbers, and neither every, times, probability nor burst",
+            &format!(
+                "a list is looked up number by number, which needs an end, one connection, one \
+                 kind and at most {MAX_POSITIONS} numbers, and neither every, times, probability \
+                 nor burst"
+            ),
         );
     };
     let last = (last != Numbers::END).then_some(last);
@@ -139,8 +142,10 @@ fn rule(event: &Event, key: &'static str, numbers: &Numbers) -> Result<Rule, Fau
     if tcp_data && fresh_or_again.1 {
         return fault(
             "iterations",
-            "a TCP retransmission has no number of its own, expected packet: all, a range of \
-             bytes, or at most 4096 packets of one connection",
+            &format!(
+                "a TCP retransmission has no number of its own, expected packet: all, a range of \
+                 bytes, or at most {MAX_POSITIONS} packets of one connection"
+            ),
         );
     }
     let measure = match key {

@@ -57,6 +57,7 @@ pub use program::{
     SlotId,
 };
 pub use rule::{Measure, RULE_SLOT, Rule, RuleChance, RuleState, Scope, Sight};
+pub use tables::MAX_CLAUSES;
 pub use template::{
     Answer, Pause, RoceAnswer, RoceMessage, SequenceNumber, TcpAnswer, Template, Toward,
 };

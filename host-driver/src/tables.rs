@@ -41,7 +41,8 @@ pub(crate) struct Entry512 {
 
 /// Triggers of a card.
 const TRIGGERS: u8 = 64;
-const MAX_CLAUSES: usize = 4;
+/// Clauses of one position.
+pub const MAX_CLAUSES: usize = 4;
 const MAX_ITERATION: u8 = 254;
 const WITHOUT_END: u8 = 255;
 const MAX_BYTE: u64 = (1 << 48) - 1;

@@ -20,4 +20,4 @@ pub mod traffic;
 pub use backend::InProcess;
 pub use check::check;
 pub use model::{Arrival, Expected, Made, Model, arrivals};
-pub use rig::{Delivered, Outcome, Rig, Sent, Settings};
+pub use rig::{DROP, Delivered, MARK, Outcome, Rig, Sent, Settings, on_all};

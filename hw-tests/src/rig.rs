@@ -2,7 +2,10 @@
 //! Runs frames through a card in virtual time and brings back all that came of it.
 
 use crate::backend::InProcess;
-use midwire_driver::{CaptureConfig, CaptureSummary, Card, Counters, Loaded, Nanos, Program};
+use midwire_driver::{
+    Action, CaptureConfig, CaptureSummary, Card, Counters, Ecn, Loaded, Nanos, PositionEvents,
+    Program, Rule, Selector, Transport,
+};
 use midwire_trace::{Accounting, Lane, Port, Record};
 use midwire_virtual_card::{
     Config, Frame, Line, PortConfig, Stats, Time, VirtualCard, Width, after_start,
@@ -12,6 +15,30 @@ use tempfile::TempDir;
 
 /// Wall time after which a run is given up.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Drops a packet.
+pub const DROP: Action = Action {
+    drop: true,
+    ..Action::NOTHING
+};
+/// Marks a packet as one that met congestion.
+pub const MARK: Action = Action {
+    ecn: Some(Ecn::Ce),
+    ..Action::NOTHING
+};
+
+/// Events on whatever connections there are.
+pub fn on_all(positions: Vec<PositionEvents>, rules: Vec<Rule>) -> Program {
+    Program {
+        selectors: vec![
+            Selector::any(Transport::Tcp),
+            Selector::any(Transport::Roce),
+        ],
+        positions,
+        rules,
+        ..Program::default()
+    }
+}
 
 /// A frame for the card.
 #[derive(Clone, Debug, PartialEq, Eq)]

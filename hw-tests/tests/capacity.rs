@@ -2,11 +2,10 @@
 //! How much the card holds, and what it does when more is asked of it, by accident or by malice.
 
 use midwire_driver::{
-    Action, CaptureConfig, Ecn, Error, Kind, Lane, Measure, Position, PositionEvents, Program,
-    Rule, SlotId, regs,
+    CaptureConfig, Error, Kind, Lane, Measure, Position, PositionEvents, Rule, SlotId, regs,
 };
 use midwire_hw_tests::traffic::Random;
-use midwire_hw_tests::{Outcome, Rig, Sent, Settings};
+use midwire_hw_tests::{DROP, MARK, Outcome, Rig, Sent, Settings, on_all};
 use midwire_trace::build::{Path, TcpSegment, roce, tcp};
 use midwire_trace::packet::tcp_flags::{ACK, SYN};
 use midwire_trace::packet::{Bth, opcode};
@@ -17,27 +16,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const LANES: [Lane; 2] = [Lane::AtoB, Lane::BtoA];
-
-const DROP: Action = Action {
-    drop: true,
-    ..Action::NOTHING
-};
-const MARK: Action = Action {
-    ecn: Some(Ecn::Ce),
-    ..Action::NOTHING
-};
-
-fn follow(positions: Vec<PositionEvents>, rules: Vec<Rule>) -> Program {
-    Program {
-        selectors: vec![
-            midwire_driver::Selector::any(midwire_driver::Transport::Tcp),
-            midwire_driver::Selector::any(midwire_driver::Transport::Roce),
-        ],
-        positions,
-        rules,
-        ..Program::default()
-    }
-}
 
 /// Records without frames, in blocks that hold many.
 fn rig() -> Rig {
@@ -112,7 +90,7 @@ fn so_many_events_connections_and_rules_fit() {
             ..Rule::all(lane, Kind::Any)
         })
     });
-    let program = follow(positions.collect(), rules.into_iter().flatten().collect());
+    let program = on_all(positions.collect(), rules.into_iter().flatten().collect());
 
     let mut frames = Vec::new();
     for connection in 0..CONNECTIONS {
@@ -178,9 +156,9 @@ fn one_event_too_many_is_refused_and_nothing_changes() {
             .map(|n| PositionEvents::always(Lane::AtoB, 0, of(n), DROP))
             .collect()
     };
-    let loaded = rig.card.load(&follow(events(1), Vec::new())).expect("room");
+    let loaded = rig.card.load(&on_all(events(1), Vec::new())).expect("room");
     let slots = rig.card.info().slots;
-    let refused = rig.card.load(&follow(events(slots + 1), Vec::new()));
+    let refused = rig.card.load(&on_all(events(slots + 1), Vec::new()));
     let Err(Error::TableFull { table, fit, asked }) = refused else {
         panic!("{refused:?}");
     };
@@ -190,7 +168,7 @@ fn one_event_too_many_is_refused_and_nothing_changes() {
     );
     let rule = Rule::all(Lane::AtoB, Kind::Any);
     let rules = vec![rule; rig.card.info().rules as usize + 1];
-    let refused = rig.card.load(&follow(Vec::new(), rules));
+    let refused = rig.card.load(&on_all(Vec::new(), rules));
     assert!(matches!(
         refused,
         Err(Error::TableFull { table: "rule", .. })
@@ -282,7 +260,7 @@ fn marking(psns: u32) -> (Rig, Vec<SlotId>) {
     });
     let positions =
         (0..psns).map(|psn| PositionEvents::always(Lane::AtoB, 0, Position::Psn(psn), MARK));
-    let loaded = rig.card.load(&follow(positions.collect(), Vec::new()));
+    let loaded = rig.card.load(&on_all(positions.collect(), Vec::new()));
     let slots = loaded.expect("room").slots;
     (rig, slots)
 }
@@ -460,7 +438,7 @@ fn a_hash_attack_costs_only_the_attackers() {
         .zip(&frames)
         .map(|(n, data)| Sent::new(Lane::AtoB, 10 * n, data.clone()))
         .collect();
-    let outcome = rig.run(&follow(events.collect(), Vec::new()), &sent);
+    let outcome = rig.run(&on_all(events.collect(), Vec::new()), &sent);
     whole(&outcome);
     assert_eq!(outcome.counters.connections, followed + 32);
     assert_eq!(
@@ -495,7 +473,7 @@ fn connections_beyond_the_last_pass_and_are_counted() {
         n: 1,
     };
     let events = vec![PositionEvents::always(Lane::AtoB, last, at, DROP)];
-    let outcome = rig.run(&follow(events, Vec::new()), &sent);
+    let outcome = rig.run(&on_all(events, Vec::new()), &sent);
     whole(&outcome);
     assert_eq!(outcome.counters.connections, u32::from(limit));
     assert_eq!(outcome.counters.connections_lost, 100);

@@ -5,7 +5,7 @@ use midwire_driver::{
     Action, Chance, Clause, Ecn, Kind, Lane, Measure, Position, PositionEvents, Program, Proto,
     Rule, RuleChance, Scope, Selector, Transport,
 };
-use midwire_hw_tests::{Outcome, Rig, Sent, Settings, check};
+use midwire_hw_tests::{DROP, MARK, Outcome, Rig, Sent, Settings, check, on_all};
 use midwire_trace::build::{Path, TcpSegment, aeth, roce, tcp, udp};
 use midwire_trace::packet::tcp_flags::{ACK, SYN};
 use midwire_trace::packet::{Aeth, Bth, opcode};
@@ -13,27 +13,6 @@ use midwire_trace::{Flags, Tap};
 use midwire_virtual_card::Width;
 
 const WIDTHS: [Width; 2] = [Width::W512, Width::W64];
-
-const DROP: Action = Action {
-    drop: true,
-    ..Action::NOTHING
-};
-const MARK: Action = Action {
-    ecn: Some(Ecn::Ce),
-    ..Action::NOTHING
-};
-
-fn program(positions: Vec<PositionEvents>, rules: Vec<Rule>) -> Program {
-    Program {
-        selectors: vec![
-            Selector::any(Transport::Tcp),
-            Selector::any(Transport::Roce),
-        ],
-        positions,
-        rules,
-        ..Program::default()
-    }
-}
 
 /// Runs frames 3 us apart and holds all against the model.
 fn run(width: Width, program: &Program, frames: &[(Lane, Vec<u8>)]) -> Outcome {
@@ -126,7 +105,7 @@ fn an_event_arms_what_hits_its_answer() {
     for width in WIDTHS {
         let outcome = run(
             width,
-            &program(vec![three.clone()], vec![nak.clone()]),
+            &on_all(vec![three.clone()], vec![nak.clone()]),
             &frames,
         );
         assert_eq!(touched(&outcome, Lane::AtoB), [3, 4]);
@@ -188,7 +167,7 @@ fn a_rule_arms_others_and_an_event_disarms_them() {
     for width in WIDTHS {
         let outcome = run(
             width,
-            &program(events.clone(), vec![again.clone(), marked.clone()]),
+            &on_all(events.clone(), vec![again.clone(), marked.clone()]),
             &frames,
         );
         assert_eq!(touched(&outcome, Lane::AtoB), [4, 5, 6, 8]);
@@ -231,7 +210,7 @@ fn rules_choose_by_position_kind_and_history() {
     frames.extend((0..8).map(|n| (Lane::AtoB, udp(&Path::ipv4(1, 2), &[n; 30]))));
     for width in WIDTHS {
         let rules = vec![psns.clone(), again.clone(), plain.clone()];
-        let outcome = run(width, &program(vec![], rules), &frames);
+        let outcome = run(width, &on_all(vec![], rules), &frames);
         assert_eq!(touched(&outcome, Lane::AtoB), [4, 8, 12, 21, 23, 26, 29]);
     }
 }
@@ -249,7 +228,7 @@ fn chance_is_a_function_of_seed_and_identity() {
     };
     let requests: Vec<_> = (0..200).map(request).collect();
     let lost = |width, seed, frames: &[(Lane, Vec<u8>)]| {
-        let outcome = run(width, &program(vec![], vec![lossy(seed)]), frames);
+        let outcome = run(width, &on_all(vec![], vec![lossy(seed)]), frames);
         let records = outcome.records.iter().map(|(record, _)| record);
         let dropped = records.filter(|r| r.tap == Tap::Ingress && r.actions.0 & 1 == 1);
         dropped.map(|r| r.psn()).collect::<Vec<_>>()
@@ -290,7 +269,7 @@ fn an_overload_of_rules_costs_no_frame() {
     let frames: Vec<_> = (0..3000)
         .map(|_| Sent::new(Lane::AtoB, 0, frame.clone()))
         .collect();
-    let outcome = rig.run(&program(vec![], rules), &frames);
+    let outcome = rig.run(&on_all(vec![], rules), &frames);
     assert!(outcome.summary.complete, "{:?}", outcome.summary);
     assert_eq!(outcome.delivered[0].len(), frames.len());
     let unmatched = outcome

@@ -4,6 +4,7 @@
 //! Where traffic is built in, the plan itself says which connections there will be, so an event
 //! on any other one is a mistake here and not a run that fails.
 
+use midwire_driver::MAX_CLAUSES;
 use midwire_endpoints::rnic::Counters;
 use midwire_endpoints::{Cidr, Port, TapHost, route};
 use midwire_trace::Lane;
@@ -21,8 +22,6 @@ use crate::merge::{self, PositionKey};
 use crate::select::{MAX_RULES, Selection, select};
 use crate::triggers::Triggers;
 
-/// Clauses that the card holds for one position.
-const CLAUSES: usize = 4;
 /// Longest frame without FCS.
 const MAX_FRAME: u64 = 10_240;
 /// Relative bytes that the card can tell apart: half of its 48-bit numbers.
@@ -1002,12 +1001,12 @@ impl<'a> Checker<'a> {
                         conflict.reason
                     ),
                 ),
-                Ok(clauses) if clauses.len() > CLAUSES => {
+                Ok(clauses) if clauses.len() > MAX_CLAUSES => {
                     let last = events.last().map_or(0, |(index, _)| *index);
                     self.mistake(
                         at!["events", last],
                         format!(
-                            "{} different ranges of iterations at {position}, connection {connection} {direction}: the card holds {CLAUSES}",
+                            "{} different ranges of iterations at {position}, connection {connection} {direction}: the card holds {MAX_CLAUSES}",
                             clauses.len()
                         ),
                     );
