@@ -22,9 +22,9 @@
 // induction: 2 -GDATA_W=512 -GFIFO_LOG2=10 -GINFLIGHT_LOG2=8
 // induction: 2 -GDATA_W=64 -GFIFO_LOG2=13 -GINFLIGHT_LOG2=8
 // cover: 24 -GDATA_W=64 -GFIFO_LOG2=2 -GINFLIGHT_LOG2=2
-// mutant: mw_mend: made_valid <= v_valid && mends(v) && !busy => made_valid <= v_valid && mends(v)
-// mutant: mw_mend: verdict <= verdict + 1'b1; => if (mends(v)) verdict <= verdict + 1'b1;
-// mutant: mw_mend: made_valid <= v_valid && mends(v) && !busy => made_valid <= v_valid && !busy
+// mutant: mw_mend: made_valid <= v_valid && v_mends && !busy => made_valid <= v_valid && v_mends
+// mutant: mw_mend: verdict <= verdict + 1'b1; => if (v_mends) verdict <= verdict + 1'b1;
+// mutant: mw_mend: made_valid <= v_valid && v_mends && !busy => made_valid <= v_valid && !busy
 // mutant: mw_mend: (!work || (issue && reads == read)) => (!work || issue)
 // mutant: mw_mend: if (issue) reads <= reads ^ read; => if (issue) reads <= reads & read;
 // mutant: mw_mend: item.last = reads == read => item.last = 1'b1
@@ -46,6 +46,7 @@ module mw_mend_proof
     input logic                       in_last,
     input logic                       v_valid,
     input verdict_t                   v,
+    input logic                       v_mends,
     input logic                       busy,
     input logic                       out_valid,
     input logic                       out_ready,
@@ -73,7 +74,8 @@ module mw_mend_proof
   // ---- Counts ----
   logic accept, answer;
   logic [31:0] accepted, taken, answered;
-  assign accept = v_valid && mends(v) && !busy;
+  always_comb if (v_valid) assume (v_mends == mends(v.layout, v.action));
+  assign accept = v_valid && v_mends && !busy;
   assign answer = out_valid && out_ready;
   always_ff @(posedge clk) begin
     accepted <= accepted + 32'(accept);
@@ -94,7 +96,7 @@ module mw_mend_proof
     verdicts <= verdicts + INFLIGHT_LOG2'(v_valid);
     if (accept && accepted == anyconst_nth && !came) begin
       number <= verdicts;
-      icrc   <= v.rec.proto == ProtoRoce && (v.action.mend_icrc || v.action.mend_l4);
+      icrc   <= v.layout.proto == ProtoRoce && (v.action.mend_icrc || v.action.mend_l4);
     end
     if (is_it) came <= 1'b1;
     if (is_taken) over <= 1'b1;

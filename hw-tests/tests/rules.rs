@@ -2,8 +2,8 @@
 //! Rules and triggers of the whole card, held against the model.
 
 use midwire_driver::{
-    Action, Chance, Clause, Ecn, Kind, Lane, Measure, Position, PositionEvents, Program, Proto,
-    Rule, RuleChance, Scope, Selector, Transport,
+    Action, Chance, Clause, Kind, Lane, Measure, Position, PositionEvents, Program, Proto, Rule,
+    RuleChance, Scope,
 };
 use midwire_hw_tests::{DROP, MARK, Outcome, Rig, Sent, Settings, check, on_all};
 use midwire_trace::build::{Path, TcpSegment, aeth, roce, tcp, udp};
