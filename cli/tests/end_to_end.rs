@@ -1018,3 +1018,19 @@ expect:
         [480_000, 40_000, 160_000, 400].map(Some)
     );
 }
+
+#[test]
+fn a_fault_of_a_model_nic_is_found_and_a_clean_one_has_none() {
+    let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans/rdma-noisy-neighbour.yaml");
+    let faulty = fs::read_to_string(plan).expect("plan");
+    let clean = faulty.replace(", faults: [noisy-neighbour]", "");
+    assert_ne!(clean, faulty);
+    for (plan, wanted) in [(faulty, 0), (clean, 1)] {
+        let dir = TempDir::new().expect("temporary directory");
+        let path = dir.path().join("plan.yaml");
+        fs::write(&path, plan).expect("plan written");
+        let out = dir.path().join("run").display().to_string();
+        let output = midwire(&["run", &path.display().to_string(), "--out", &out]);
+        assert_eq!(code(&output), wanted, "{}", text(&output.stdout));
+    }
+}
