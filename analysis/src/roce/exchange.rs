@@ -1045,8 +1045,14 @@ impl Exchange {
             let begins = r.asked.iter().position(|a| a.psn == psn).or_else(|| {
                 // Its first responses were lost on the way to the capture.
                 let current = r.answering.is_some_and(|a| a.covers(psn, mtu));
-                let of = |a: &Asked| psn > a.psn && mtu.is_some_and(|mtu| psn < a.end(mtu));
-                r.asked.iter().position(of).filter(|_| !current)
+                let of = |a: &Asked| psn > a.psn && mtu.is_none_or(|mtu| psn < a.end(mtu));
+                let mut asked = r.asked.iter();
+                match mtu {
+                    Some(_) => asked.position(of),
+                    // How far each goes can't be told yet.
+                    None => asked.rposition(of),
+                }
+                .filter(|_| !current)
             });
             if let Some(asked) = begins.and_then(|at| r.asked.drain(..=at).next_back()) {
                 r.answering = Some(Answering { asked, next: psn });
@@ -1161,7 +1167,8 @@ impl Exchange {
             return;
         };
         if psn > awaited.next {
-            self.implies(p);
+            // The responder has come to this read: what is before it is done.
+            self.progress(p, psn);
             return;
         }
         if psn < awaited.next {

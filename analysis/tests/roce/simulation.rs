@@ -310,6 +310,43 @@ fn messages() -> impl Strategy<Value = Vec<(u8, i64)>> {
     prop::collection::vec((0..3u8, 1..9i64), 1..30)
 }
 
+/// What chance found once.
+#[test]
+fn nothing_is_found_in_hard_cases() {
+    type Case = (u64, Loss, usize, &'static [(u8, i64)]);
+    let cases: [Case; 2] = [
+        // A response that comes too early acknowledges what is before its read.
+        (
+            16_206_507_670_280_450_660,
+            Loss::Here(5),
+            2,
+            &[(1, 6), (1, 6), (0, 1), (2, 4)],
+        ),
+        // The first of two responses is lost before the capture, which doesn't tell the MTU yet.
+        (
+            0,
+            Loss::Before(13),
+            4,
+            &[
+                (0, 1),
+                (0, 1),
+                (0, 1),
+                (0, 1),
+                (2, 2),
+                (0, 1),
+                (0, 1),
+                (0, 1),
+            ],
+        ),
+    ];
+    for (seed, loss, depth, messages) in cases {
+        let world = world(seed, 0, loss, depth, messages);
+        let analysis = world.out.analysis_with(Settings::default());
+        let found = &analysis.findings;
+        assert!(found.is_empty(), "{found:#?}\n{}", dump(&world.out.frames));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
