@@ -9,7 +9,7 @@ use std::path::Path;
 use midwire_analysis::roce::{Settings, source};
 use midwire_trace::Nanos;
 use midwire_trace::build;
-use midwire_trace::export::pcapng::{About, Direction, Frame, Writer};
+use midwire_trace::export::pcapng::{About, Frame, Writer};
 use midwire_trace::packet::{Aeth, Bth, Reth, opcode};
 
 const PACKETS: u64 = 400_000;
@@ -42,16 +42,10 @@ fn write(path: &Path, payload: usize, snapshot: usize) -> midwire_trace::Result<
     let mut number = 0;
     let mut add = |data: Vec<u8>| -> midwire_trace::Result<u64> {
         number += 1;
+        let kept = &data[..data.len().min(snapshot)];
         writer.packet(&Frame {
-            interface,
-            time: Nanos(number * 100),
-            data: &data[..data.len().min(snapshot)],
             length: data.len() as u32,
-            flags: Direction::Inbound as u32,
-            id: None,
-            lost: 0,
-            verdict: None,
-            comments: &[],
+            ..Frame::received(interface, Nanos(number * 100), kept)
         })?;
         Ok(number)
     };

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use midwire_trace::build::{self, Path};
-use midwire_trace::export::pcapng::{About, Direction, Frame, Writer};
+use midwire_trace::export::pcapng::{About, Frame, Writer};
 use midwire_trace::packet::{AtomicEth, Bth, Packet, Reth, Roce};
 use midwire_trace::{Kind, Nanos};
 
@@ -156,17 +156,7 @@ fn opcode_by_opcode() {
         }
     }
     for (data, n) in frames.iter().zip(1..) {
-        let frame = Frame {
-            interface,
-            time: Nanos(n),
-            data,
-            length: data.len() as u32,
-            flags: Direction::Inbound as u32,
-            id: None,
-            lost: 0,
-            verdict: None,
-            comments: &[],
-        };
+        let frame = Frame::received(interface, Nanos(n), data);
         writer.packet(&frame).expect("packet");
     }
     writer.finish().expect("file written");

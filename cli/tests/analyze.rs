@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use midwire_trace::Nanos;
 use midwire_trace::build::{self, Path as Route};
-use midwire_trace::export::pcapng::{About, Direction, Frame, Writer};
+use midwire_trace::export::pcapng::{About, Frame, Writer};
 use midwire_trace::packet::{Aeth, Bth, opcode};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -53,17 +53,7 @@ fn pcapng(dir: &TempDir, frames: &[Vec<u8>]) -> PathBuf {
     let mut writer = Writer::new(file, &About::default()).expect("header");
     let interface = writer.interface("x", "", None, 0).expect("interface");
     for (data, n) in frames.iter().zip(1..) {
-        let frame = Frame {
-            interface,
-            time: Nanos(n * 2_000),
-            data,
-            length: data.len() as u32,
-            flags: Direction::Inbound as u32,
-            id: None,
-            lost: 0,
-            verdict: None,
-            comments: &[],
-        };
+        let frame = Frame::received(interface, Nanos(n * 2_000), data);
         writer.packet(&frame).expect("packet");
     }
     writer.finish().expect("file written");

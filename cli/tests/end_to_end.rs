@@ -13,7 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use midwire_trace::build::{Path as Route, TcpSegment, roce, tcp, udp};
-use midwire_trace::export::pcapng::{About, Direction, Frame, Writer};
+use midwire_trace::export::pcapng::{About, Frame, Writer};
 use midwire_trace::packet::{Bth, Packet, internet_checksum, opcode, transport_checksum};
 use midwire_trace::packet_file::{FilePacket, PacketFile};
 use midwire_trace::{Accounting, Actions, Capture, Lane, Nanos, Tap};
@@ -393,17 +393,7 @@ fn write_frames(path: &Path, list: &[Vec<u8>]) {
     writer.interface("test", "", None, 0).expect("interface");
     for (n, data) in list.iter().enumerate() {
         writer
-            .packet(&Frame {
-                interface: 0,
-                time: Nanos(n as u64 * 1500),
-                data,
-                length: data.len() as u32,
-                flags: Direction::Inbound as u32,
-                id: None,
-                lost: 0,
-                verdict: None,
-                comments: &[],
-            })
+            .packet(&Frame::received(0, Nanos(n as u64 * 1500), data))
             .expect("packet");
     }
     writer.finish().expect("pcapng");

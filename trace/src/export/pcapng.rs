@@ -70,6 +70,23 @@ pub struct Frame<'a> {
     pub comments: &'a [String],
 }
 
+impl<'a> Frame<'a> {
+    /// A packet that came in whole, and of which no more is known.
+    pub fn received(interface: u32, time: Nanos, data: &'a [u8]) -> Self {
+        Self {
+            interface,
+            time,
+            data,
+            length: data.len() as u32,
+            flags: Direction::Inbound as u32,
+            id: None,
+            lost: 0,
+            verdict: None,
+            comments: &[],
+        }
+    }
+}
+
 /// Writes a pcapng section, block by block.
 #[derive(Debug)]
 pub struct Writer<W> {
