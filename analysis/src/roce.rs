@@ -112,11 +112,6 @@ impl Observed {
             time_ns: self.time.0,
         }
     }
-
-    /// The network has marked it: congestion experienced (RFC 3168).
-    fn marked(&self) -> bool {
-        self.net.ecn() == 3
-    }
 }
 
 /// A packet of the capture.

@@ -5,15 +5,13 @@ use midwire_driver::{
     Answer, Pause, RoceAnswer, RoceMessage, SequenceNumber, TcpAnswer, Template, Toward,
 };
 use midwire_trace::Lane;
+use midwire_trace::packet::syndrome;
 use midwire_trace::packet::tcp_flags::{ACK, RST};
 
 use crate::plan::{self, Action, Inject};
 
 /// Templates that the card holds.
 pub(crate) const MAX_TEMPLATES: usize = 64;
-
-/// No credits are told (InfiniBand specification, volume 1, 9.7.5.1.2).
-const NO_CREDITS: u8 = 0x1f;
 
 /// Templates in use, by their number.
 #[derive(Debug, Default)]
@@ -72,7 +70,10 @@ fn template(action: &Action, way: Lane) -> Option<Template> {
             qp: None, window, ..
         }) => tcp(ACK, window.unwrap_or(u16::MAX)),
         Inject::Ack(ack) => roce(
-            acknowledge(ack.syndrome.unwrap_or(NO_CREDITS), ack.msn.unwrap_or(0)),
+            acknowledge(
+                ack.syndrome.unwrap_or(syndrome::NO_CREDITS),
+                ack.msn.unwrap_or(0),
+            ),
             ack.qp,
             ack.dscp.unwrap_or(0),
         ),

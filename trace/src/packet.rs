@@ -125,6 +125,11 @@ impl Net {
     pub const fn ecn(&self) -> u8 {
         self.traffic_class & 3
     }
+
+    /// The network has marked it: congestion experienced.
+    pub const fn is_marked(&self) -> bool {
+        self.ecn() == 3
+    }
 }
 
 /// What IP carries.
@@ -257,6 +262,46 @@ pub struct Aeth {
     pub msn: u32,
 }
 
+/// Syndromes of an AETH (InfiniBand specification, volume 1, 9.7.5.2).
+pub mod syndrome {
+    /// The class of an answer.
+    pub const CLASS: u8 = 0xe0;
+    /// Class: acknowledgement.
+    pub const ACK: u8 = 0x00;
+    /// Acknowledgement that tells no credits.
+    pub const NO_CREDITS: u8 = 0x1f;
+    /// Class: receiver not ready. The timer is in the other bits.
+    pub const NOT_READY: u8 = 0x20;
+    /// Class: NAK.
+    pub const NAK: u8 = 0x60;
+    /// NAK: PSN sequence error.
+    pub const SEQUENCE_ERROR: u8 = 0x60;
+    /// NAK: invalid request.
+    pub const INVALID_REQUEST: u8 = 0x61;
+    /// NAK: remote access error.
+    pub const REMOTE_ACCESS: u8 = 0x62;
+
+    /// Microseconds that a receiver that is not ready wants to be left alone, by its syndrome
+    /// (table 45).
+    pub const fn not_ready_us(syndrome: u8) -> u64 {
+        const TENS: [u64; 32] = [
+            65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768,
+            1024, 1536, 2048, 3072, 4096, 6144, 8192, 12_288, 16_384, 24_576, 32_768, 49_152,
+        ];
+        TENS[(syndrome & 0x1f) as usize] * 10
+    }
+}
+
+/// Nanoseconds that the acknowledgement timer of a queue pair runs for, by its setting:
+/// 4.096 µs · 2^setting, 5 bits; 0 stands for no timer (InfiniBand specification, volume 1,
+/// 9.7.6.1.3).
+pub const fn ack_timeout_ns(setting: u8) -> Option<u64> {
+    match setting & 31 {
+        0 => None,
+        setting => Some(4096 << setting),
+    }
+}
+
 /// The operations of a reliable connection; those of the other transports are alike.
 pub mod opcode {
     /// Congestion notification.
@@ -298,6 +343,11 @@ pub mod opcode {
 }
 
 impl Bth {
+    /// Of `byte1`: migration state.
+    pub const MIG_REQ: u8 = 0x40;
+    /// Of `byte4`: backward congestion.
+    pub const BECN: u8 = 0x40;
+
     /// Forward congestion: set by the network.
     pub const fn fecn(&self) -> bool {
         self.byte4 & 0x80 != 0
@@ -305,7 +355,7 @@ impl Bth {
 
     /// Backward congestion: set in a congestion notification.
     pub const fn becn(&self) -> bool {
-        self.byte4 & 0x40 != 0
+        self.byte4 & Self::BECN != 0
     }
 
     /// Its packet sequence number.
@@ -320,7 +370,7 @@ impl Bth {
 
     /// Migration state.
     pub const fn mig_req(&self) -> bool {
-        self.byte1 & 0x40 != 0
+        self.byte1 & Self::MIG_REQ != 0
     }
 
     /// Solicited event.
@@ -341,7 +391,7 @@ pub fn roce_kind(opcode: u8, syndrome: u8) -> Kind {
     match opcode & 0x1f {
         0x00..=0x0b | 0x0d..=0x10 | 0x13 | 0x14 | 0x16 | 0x17 => Kind::Data,
         opcode::READ_REQUEST => Kind::ReadRequest,
-        opcode::ACK if syndrome & 0xe0 != 0 => Kind::Nak,
+        opcode::ACK if syndrome & syndrome::CLASS != syndrome::ACK => Kind::Nak,
         opcode::ACK | opcode::ATOMIC_ACK => Kind::Ack,
         _ => Kind::Other,
     }

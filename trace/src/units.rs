@@ -84,6 +84,22 @@ impl fmt::Display for Nanos {
     }
 }
 
+/// Shortest Ethernet frame, bytes without FCS (IEEE 802.3, 3.2.8).
+pub const MIN_FRAME: usize = 60;
+
+/// Bytes that a frame takes on the line before its first: preamble and start delimiter (IEEE 802.3,
+/// 3.1).
+pub const PREAMBLE: u64 = 8;
+/// Bytes of the frame check sequence (IEEE 802.3, 3.2.9).
+pub const FCS: u64 = 4;
+/// Bytes of silence after a frame (IEEE 802.3, 4.4.2).
+pub const GAP: u64 = 12;
+
+/// Bytes that a frame of `length` bytes without FCS takes on the line.
+pub const fn line_bytes(length: usize) -> u64 {
+    PREAMBLE + length as u64 + FCS + GAP
+}
+
 /// Packet sequence number of RoCE: 24 bits that wrap, compared by serial arithmetic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -376,3 +376,18 @@ proptest! {
         prop_assert_eq!(transport_checksum(&packet.net.unwrap(), &frame[packet.l4_offset..]), 0);
     }
 }
+
+/// InfiniBand specification, volume 1, table 45 and 9.7.6.1.3.
+#[test]
+fn timers_are_those_of_the_specification() {
+    use midwire_trace::packet::{ack_timeout_ns, syndrome};
+    for (code, microseconds) in [(0, 655_360), (1, 10), (12, 640), (14, 1280), (31, 491_520)] {
+        assert_eq!(
+            syndrome::not_ready_us(syndrome::NOT_READY | code),
+            microseconds
+        );
+    }
+    for (setting, time) in [(0, None), (1, Some(8_192)), (14, Some(67_108_864))] {
+        assert_eq!(ack_timeout_ns(setting), time);
+    }
+}

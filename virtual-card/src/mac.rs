@@ -5,20 +5,16 @@
 use crate::calendar::{Frame, Picoseconds};
 use crate::core::{Core, Width};
 use midwire_trace::Port;
+pub(crate) use midwire_trace::units::MIN_FRAME;
+use midwire_trace::units::{FCS, GAP, PREAMBLE, line_bytes};
 use std::collections::VecDeque;
 
-// IEEE 802.3, clauses 3.1 and 4.4.2: what a frame takes on the line besides its data.
-const PREAMBLE: u64 = 8;
-const FCS: u64 = 4;
-const GAP: u64 = 12;
-/// The shortest frame without FCS.
-pub(crate) const MIN_FRAME: usize = 60;
 /// A frame longer than that on a TAP or in a file is nonsense.
 pub(crate) const MAX_FRAME: usize = 1 << 16;
 
 /// What a frame takes on the line, with its preamble, FCS and gap.
 pub(crate) fn line_time(width: Width, bytes: usize) -> Picoseconds {
-    (PREAMBLE + bytes as u64 + FCS + GAP) * width.byte_ps()
+    line_bytes(bytes) * width.byte_ps()
 }
 
 /// Never.

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 
 use midwire_trace::Psn;
-use midwire_trace::packet::opcode;
+use midwire_trace::packet::{ack_timeout_ns, opcode, syndrome};
 use serde::{Deserialize, Serialize};
 
 use super::finding::{Finding, Rule};
@@ -39,9 +39,10 @@ impl Verb {
 
     fn of(opcode: u8) -> Self {
         match opcode & 0x1f {
-            0x06..=0x0b => Self::Write,
+            // Up to the one with immediate data.
+            opcode::WRITE_FIRST..=0x0b => Self::Write,
             opcode::READ_REQUEST => Self::Read,
-            0x13 | 0x14 => Self::Atomic,
+            opcode::COMPARE_SWAP | opcode::FETCH_ADD => Self::Atomic,
             _ => Self::Send,
         }
     }
@@ -254,7 +255,7 @@ pub(super) struct Done {
 
 /// A multiple of the space of PSNs: places before the first are counted too.
 const ORIGIN: i64 = 1 << 40;
-/// The shortest timeout there is: 4.096 µs · 2^1.
+/// The shortest timeout there is, that of setting 1.
 const SHORTEST_TIMEOUT_NS: u64 = 8_192;
 /// A requester that has not obeyed a NAK for this long doesn't mean to.
 const OBEYS_WITHIN_NS: u64 = 1_000_000_000;
@@ -264,18 +265,6 @@ const FIRST_LOST: i64 = 1024;
 const PATIENCE_NS: u64 = 1_000_000;
 /// Packets of either direction that can still be cited when they are sent again.
 const REMEMBERED: usize = 1024;
-
-/// Timeout of a setting, ns.
-pub(super) fn timeout_ns(setting: u8) -> u64 {
-    4_096 << (setting & 31)
-}
-
-/// Time that a receiver-not-ready NAK asks for by the low 5 bits of its syndrome, in units of
-/// 10 µs (InfiniBand specification, volume 1, table 45).
-const NOT_READY_TIMERS: [u32; 32] = [
-    65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1_024,
-    1_536, 2_048, 3_072, 4_096, 6_144, 8_192, 12_288, 16_384, 24_576, 32_768, 49_152,
-];
 
 /// The PSN that comes next. It is a range behind a read whose number of responses isn't known.
 #[derive(Clone, Copy, Default)]
@@ -735,10 +724,8 @@ impl Exchange {
     /// A NAK that came by here and can't be why the requester goes back: it does so much later,
     /// and further than that asks for, or it had obeyed it before.
     fn unheard(&self, reason: &Reason, psn: i64, now: Cite) -> bool {
-        let patience = match self.settings.timeout {
-            Some(setting) if setting != 0 => timeout_ns(setting) / 2,
-            _ => PATIENCE_NS,
-        };
+        let timeout = self.settings.timeout.and_then(ack_timeout_ns);
+        let patience = timeout.map_or(PATIENCE_NS, |timeout| timeout / 2);
         (psn < reason.psn || reason.stale)
             && now.time_ns.saturating_sub(reason.told.time_ns) >= patience
     }
@@ -831,8 +818,9 @@ impl Exchange {
             );
             self.find(Rule::Unprovoked, cites(), what);
         }
-        if let Some(setting) = self.settings.timeout.filter(|&setting| setting != 0) {
-            let least = timeout_ns(setting);
+        if let Some(setting) = self.settings.timeout
+            && let Some(least) = ack_timeout_ns(setting)
+        {
             let asked = format!(
                 "after {}, where timeout {setting} is {} to {}",
                 span(waited),
@@ -1124,8 +1112,8 @@ impl Exchange {
         match Answer::of(p) {
             Answer::Ack => self.progress(p, psn + 1),
             Answer::SequenceNak => self.told(p, psn, Found::SequenceNak, 0),
-            Answer::NotReady(timer) => {
-                let wait = u64::from(NOT_READY_TIMERS[usize::from(timer)]) * 10_000;
+            Answer::NotReady(code) => {
+                let wait = syndrome::not_ready_us(code) * 1000;
                 self.told(p, psn, Found::NotReady, wait);
             }
             Answer::Refusal(syndrome) => {
@@ -1410,7 +1398,7 @@ fn ends_answer(p: &Observed) -> bool {
 enum Answer {
     Ack,
     SequenceNak,
-    /// Its timer.
+    /// Its syndrome.
     NotReady(u8),
     /// Its syndrome.
     Refusal(u8),
@@ -1423,10 +1411,12 @@ impl Answer {
             return Self::Data;
         }
         match p.roce.aeth.map_or(0, |aeth| aeth.syndrome) {
-            0x60 => Self::SequenceNak,
-            syndrome if syndrome >> 5 == 1 => Self::NotReady(syndrome & 31),
-            syndrome if syndrome >> 5 == 3 => Self::Refusal(syndrome),
-            _ => Self::Ack,
+            syndrome::SEQUENCE_ERROR => Self::SequenceNak,
+            code => match code & syndrome::CLASS {
+                syndrome::NOT_READY => Self::NotReady(code),
+                syndrome::NAK => Self::Refusal(code),
+                _ => Self::Ack,
+            },
         }
     }
 }

@@ -106,7 +106,7 @@ impl Notifications {
     /// Reads any other packet.
     pub fn packet(&mut self, flow: usize, p: &Observed) {
         self.ends(flow, p);
-        if p.marked() && p.seen.delivered() && p.intact {
+        if p.net.is_marked() && p.seen.delivered() && p.intact {
             self.marks.push(Signal {
                 time: p.time.0,
                 number: p.number,

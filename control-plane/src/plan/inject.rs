@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use midwire_endpoints::Port;
 use midwire_trace::Lane;
+use midwire_trace::packet::syndrome;
 
 use super::values::text_value;
 use super::{Transport, lane_from};
@@ -150,7 +151,7 @@ pub struct Nak {
 }
 
 fn sequence_error() -> u8 {
-    0x60
+    syndrome::SEQUENCE_ERROR
 }
 
 impl Default for Nak {

@@ -4,8 +4,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
+use midwire_trace::Psn;
 use midwire_trace::build::{self, Path};
 use midwire_trace::packet::{Bth, Packet, Roce, opcode};
+use midwire_trace::units::{MIN_FRAME, line_bytes};
 
 use super::dcqcn::Rate;
 use super::faults::{Fault, NOISY, SLOW_START, SLOW_STARTS};
@@ -14,16 +16,6 @@ use super::requester::Requester;
 use super::responder::Responder;
 use super::transfer::{Transfer, TransferConfig};
 use super::{CnpScope, Config, Counters, Frame, Picoseconds, QpConfig};
-
-/// What a frame takes on the line besides its bytes: preamble, FCS and gap (IEEE 802.3, 3.1 and
-/// 4.4.2).
-const AROUND: u64 = 8 + 4 + 12;
-const SHORTEST: usize = 60;
-/// Capable of ECN: what RoCE packets go out with (RFC 3168).
-const ECT0: u8 = 2;
-const MARKED: u8 = 3;
-const BECN: u8 = 0x40;
-const MIG_REQ: u8 = 0x40;
 
 struct Qp {
     config: QpConfig,
@@ -230,7 +222,7 @@ impl Rnic {
         if roce.bth.opcode == opcode::CNP {
             return self.slow_down(now, index);
         }
-        if net.ecn() == MARKED {
+        if net.is_marked() {
             self.notify(now, index);
         }
         self.dispatch(now, index, roce, payload);
@@ -384,12 +376,11 @@ impl Rnic {
                     None => state.requester.take(now),
                 };
                 let data = self.frame(qp, outgoing);
-                self.charge(now, class, qp, data.len());
+                self.charge(now, class, qp, on_the_line(&data));
                 data
             }
         };
-        let time = (data.len().max(SHORTEST) as u64 + AROUND) * self.config.byte_time;
-        self.line_free = now + time;
+        self.line_free = now + on_the_line(&data) * self.config.byte_time;
         self.counters.tx_packets_phy += 1;
         self.counters.tx_bytes_phy += data.len() as u64;
         Frame {
@@ -399,9 +390,8 @@ impl Rnic {
         }
     }
 
-    /// Counts data against the share of its class and the rate of its queue pair.
-    fn charge(&mut self, now: Picoseconds, class: usize, qp: usize, bytes: usize) {
-        let bytes = bytes.max(SHORTEST) as u64 + AROUND;
+    /// Counts bytes of data against the share of its class and the rate of its queue pair.
+    fn charge(&mut self, now: Picoseconds, class: usize, qp: usize, bytes: u64) {
         let weights: u64 = self.classes.iter().map(|class| class.weight).sum();
         let of_class = &mut self.classes[class];
         // A class that was idle has saved nothing up.
@@ -417,10 +407,14 @@ impl Rnic {
         state.paced = state.rate.send(now, bytes, &self.config.reaction_point);
     }
 
-    fn mig_req(&self) -> u8 {
-        match self.config.has(Fault::MigReqClear) {
-            true => 0,
-            false => MIG_REQ,
+    fn bth(&self, opcode: u8, dest_qp: u32) -> Bth {
+        let clear = self.config.has(Fault::MigReqClear);
+        Bth {
+            opcode,
+            byte1: if clear { 0 } else { Bth::MIG_REQ },
+            pkey: 0xffff,
+            dest_qp,
+            ..Bth::default()
         }
     }
 
@@ -431,17 +425,12 @@ impl Rnic {
         self.counters.np_cnp_sent += u64::from(!self.config.has(Fault::CnpSentStuck));
         let config = &self.qps[qp].config;
         let path = Path {
-            traffic_class: self.config.notification_point.dscp << 2 | ECT0,
+            traffic_class: self.config.notification_point.dscp << 2 | config.path.traffic_class & 3,
             ..config.path.clone()
         };
         let bth = Bth {
-            opcode: opcode::CNP,
-            byte1: self.mig_req(),
-            pkey: 0xffff,
-            byte4: BECN,
-            dest_qp: config.peer,
-            ack_req: false,
-            psn: 0,
+            byte4: Bth::BECN,
+            ..self.bth(opcode::CNP, config.peer)
         };
         build::roce(&path, &bth, &[], &[0; 16])
     }
@@ -452,14 +441,15 @@ impl Rnic {
         };
         let config = &self.qps[qp].config;
         let bth = Bth {
-            opcode: outgoing.opcode,
-            byte1: self.mig_req(),
-            pkey: 0xffff,
-            byte4: 0,
-            dest_qp: config.peer,
             ack_req: outgoing.ack_req,
-            psn: midwire_trace::Psn::new(outgoing.psn).get(),
+            psn: Psn::new(outgoing.psn).get(),
+            ..self.bth(outgoing.opcode, config.peer)
         };
         build::roce(&config.path, &bth, &outgoing.extension, &outgoing.payload)
     }
+}
+
+/// Bytes that a frame takes on the line.
+fn on_the_line(frame: &[u8]) -> u64 {
+    line_bytes(frame.len().max(MIN_FRAME))
 }

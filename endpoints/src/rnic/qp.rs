@@ -3,8 +3,9 @@
 
 use midwire_trace::Psn;
 use midwire_trace::build::Path;
+use midwire_trace::packet::ack_timeout_ns;
 
-use super::{MICROSECOND, Picoseconds};
+use super::Picoseconds;
 use crate::payload::Stream;
 
 /// A queue pair: what its two ends have told each other.
@@ -54,8 +55,7 @@ pub struct QpConfig {
 
 impl QpConfig {
     pub(super) fn timeout(&self) -> Option<Picoseconds> {
-        // 4.096 µs (9.7.6.1.3).
-        (self.timeout != 0).then(|| 4_096_000 << self.timeout.min(31))
+        ack_timeout_ns(self.timeout).map(|ns| ns * 1000)
     }
 
     /// The bytes that requests of this end carry, or that their responses bring.
@@ -77,37 +77,4 @@ pub(super) struct Outgoing {
 /// Packets of a message.
 pub(super) fn packets(length: u64, mtu: u64) -> u64 {
     length.div_ceil(mtu).max(1)
-}
-
-/// Syndromes of an AETH (InfiniBand specification, volume 1, 9.7.5.2).
-pub(super) mod syndrome {
-    pub const CLASS: u8 = 0xe0;
-    pub const ACK: u8 = 0x00;
-    /// No credits are told.
-    pub const NO_CREDITS: u8 = 0x1f;
-    pub const RNR: u8 = 0x20;
-    pub const SEQUENCE: u8 = 0x60;
-    pub const INVALID_REQUEST: u8 = 0x61;
-    pub const REMOTE_ACCESS: u8 = 0x62;
-}
-
-/// The time that an RNR NAK asks for (InfiniBand specification, volume 1, table 45).
-pub(super) fn rnr_time(syndrome: u8) -> Picoseconds {
-    const TENS_OF_MICROSECONDS: [u64; 32] = [
-        65_536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024,
-        1536, 2048, 3072, 4096, 6144, 8192, 12_288, 16_384, 24_576, 32_768, 49_152,
-    ];
-    TENS_OF_MICROSECONDS[usize::from(syndrome & 0x1f)] * 10 * MICROSECOND
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn receiver_not_ready_times_are_those_of_the_specification() {
-        for (code, microseconds) in [(0, 655_360), (1, 10), (12, 640), (14, 1280), (31, 491_520)] {
-            assert_eq!(rnr_time(0x20 | code), microseconds * MICROSECOND);
-        }
-    }
 }

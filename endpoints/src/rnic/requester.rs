@@ -7,11 +7,11 @@
 use std::collections::VecDeque;
 
 use midwire_trace::build;
-use midwire_trace::packet::{Aeth, AtomicEth, Reth, Roce, opcode};
+use midwire_trace::packet::{Aeth, AtomicEth, Reth, Roce, opcode, syndrome};
 
 use super::faults::{MORE_RETRIES, adaptive_timeout};
-use super::qp::{Outgoing, QpConfig, packets, rnr_time, syndrome};
-use super::{Counters, Latency, Operation, Picoseconds, Status};
+use super::qp::{Outgoing, QpConfig, packets};
+use super::{Counters, Latency, MICROSECOND, Operation, Picoseconds, Status};
 use crate::payload::Stream;
 
 /// Packets after which an acknowledgement is asked for, also in the middle of a message.
@@ -435,7 +435,7 @@ impl Requester {
             return;
         }
         match aeth.syndrome {
-            syndrome::SEQUENCE => {
+            syndrome::SEQUENCE_ERROR => {
                 counters.packet_seq_err += 1;
                 self.go_back(now + latency.go_back, counters);
             }
@@ -447,7 +447,7 @@ impl Requester {
                 counters.req_remote_access_errors += 1;
                 self.fail(Status::RemoteAccess, counters);
             }
-            code if code & syndrome::CLASS == syndrome::RNR => {
+            code if code & syndrome::CLASS == syndrome::NOT_READY => {
                 // 7 stands for no limit.
                 if self.rnr_retries != 7 {
                     let Some(left) = self.rnr_retries_left.checked_sub(1) else {
@@ -456,7 +456,7 @@ impl Requester {
                     };
                     self.rnr_retries_left = left;
                 }
-                self.rewind(now + rnr_time(code));
+                self.rewind(now + syndrome::not_ready_us(code) * MICROSECOND);
             }
             _ => self.fail(Status::RemoteOperation, counters),
         }

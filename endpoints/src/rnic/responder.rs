@@ -5,9 +5,9 @@
 use std::collections::VecDeque;
 
 use midwire_trace::build;
-use midwire_trace::packet::{Aeth, AtomicEth, Reth, Roce, opcode};
+use midwire_trace::packet::{Aeth, AtomicEth, Reth, Roce, opcode, syndrome};
 
-use super::qp::{Outgoing, QpConfig, packets, syndrome};
+use super::qp::{Outgoing, QpConfig, packets};
 use super::requester::wrong;
 use super::{Counters, Latency, Picoseconds};
 use crate::payload::Stream;
@@ -224,7 +224,7 @@ impl Responder {
         }
         if psn > self.expected {
             counters.out_of_sequence += 1;
-            return self.refuse(now, syndrome::SEQUENCE, latency);
+            return self.refuse(now, syndrome::SEQUENCE_ERROR, latency);
         }
         self.nak_sent = false;
         match self.carry_out(now, roce, payload, latency, counters) {
@@ -236,7 +236,7 @@ impl Responder {
             Err(Refusal(code)) => {
                 self.refuse(now, code, latency);
                 // Only a receiver that is not ready may be asked again.
-                self.failed = code & syndrome::CLASS != syndrome::RNR;
+                self.failed = code & syndrome::CLASS != syndrome::NOT_READY;
             }
         }
     }
@@ -401,7 +401,7 @@ impl Responder {
         }
         let Some(left) = self.receives.checked_sub(1) else {
             counters.out_of_buffer += 1;
-            return Err(Refusal(syndrome::RNR | self.min_rnr_timer));
+            return Err(Refusal(syndrome::NOT_READY | self.min_rnr_timer));
         };
         self.receives = left;
         self.reposts.push_back(now + self.repost);
