@@ -12,10 +12,12 @@
 //! All that is said is what was visible where the capture was taken. What a NIC sent is known
 //! there, and what the other end got, but for losses behind it.
 
-pub mod exchange;
+mod connection;
+mod exchange;
 mod finding;
 pub mod notification;
 mod performance;
+mod recovery;
 pub mod source;
 mod table;
 
@@ -26,12 +28,13 @@ use midwire_trace::Nanos;
 use midwire_trace::packet::{Net, Packet, Roce, Transport};
 use serde::{Deserialize, Serialize};
 
+pub use connection::{Connection, Counts, End, Verb};
 use exchange::Exchange;
-pub use exchange::{Connection, Counts, End, Found, Lost, Recovery, Verb};
 pub use finding::{Finding, Rule};
 use notification::Notifications;
 pub use notification::{NotificationPoint, Scope};
 pub use performance::{Performance, Spread};
+pub use recovery::{Found, Lost, Recovery};
 pub use table::text;
 
 /// At which side of the capture point a packet was seen.
@@ -237,7 +240,7 @@ impl Analyzer {
             return;
         }
         self.notifications.packet(flow, p);
-        if exchange::is_response(opcode) {
+        if connection::is_response(opcode) {
             match self.answered(flow, p) {
                 Some(requests) => self.flows[requests].exchange.response(p),
                 None => self.unpaired += 1,

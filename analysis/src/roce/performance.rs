@@ -64,7 +64,6 @@ const WAYS: [Found; 5] = [
 
 /// By verb.
 pub(super) fn of(recoveries: &[Recovery]) -> Vec<Performance> {
-    let verbs = [Verb::Send, Verb::Write, Verb::Read, Verb::Atomic];
     let of_verb = |verb| {
         let all = || recoveries.iter().filter(move |r| r.verb == verb);
         // What a receiver that is not ready asks for is no latency.
@@ -89,5 +88,5 @@ pub(super) fn of(recoveries: &[Recovery]) -> Vec<Performance> {
             timeouts: Spread::of(all().filter_map(|r| r.waited_ns)),
         })
     };
-    verbs.into_iter().filter_map(of_verb).collect()
+    Verb::ALL.into_iter().filter_map(of_verb).collect()
 }

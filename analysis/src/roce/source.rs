@@ -25,6 +25,12 @@ pub struct Read {
     pub analysis: Analysis,
 }
 
+/// Makes a span hold a time.
+fn widen(span: &mut Option<[u64; 2]>, time: Nanos) {
+    let [first, last] = span.unwrap_or([time.0; 2]);
+    *span = Some([first.min(time.0), last.max(time.0)]);
+}
+
 /// Reads a pcap or pcapng file. One that is damaged is read up to there.
 pub fn packet_file(path: &Path, settings: Settings) -> Result<Read, Error> {
     let mut file = PacketFile::open(path)?;
@@ -41,8 +47,7 @@ pub fn packet_file(path: &Path, settings: Settings) -> Result<Read, Error> {
         }
         number += 1;
         let time = packet.time;
-        let [first, last] = span.unwrap_or([time.0; 2]);
-        span = Some([first.min(time.0), last.max(time.0)]);
+        widen(&mut span, time);
         if file.interfaces()[packet.interface].link_type != ETHERNET {
             other_links += 1;
             continue;
@@ -72,14 +77,13 @@ pub fn capture(capture: &Capture, settings: Settings) -> Read {
     while let Some(entry) = entries.next_entry() {
         number += 1;
         let record = &entry.record;
-        let [first, last] = span.unwrap_or([record.time.0; 2]);
-        span = Some([first.min(record.time.0), last.max(record.time.0)]);
+        let time = Nanos(record.time.0);
+        widen(&mut span, time);
         let seen = match record.tap {
             Tap::Egress => Seen::Delivered,
             Tap::Ingress if record.actions.is_empty() => Seen::Passing,
             Tap::Ingress => Seen::Sent,
         };
-        let time = Nanos(record.time.0);
         let length = usize::from(record.length);
         if let Some(mut p) = Observed::read(number, time, seen, entry.snapshot, length) {
             p.intact &= seen != Seen::Delivered || !record.actions.contains(Actions::CORRUPT);
