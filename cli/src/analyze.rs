@@ -44,19 +44,13 @@ struct Asked {
         help_heading = "What the NICs were set to"
     )]
     cnp_interval: Option<u32>,
-    /// What that time counts for
-    #[arg(long, value_name = "SCOPE", help_heading = "What the NICs were set to")]
-    cnp_scope: Option<CnpScope>,
+    /// What that time counts for: qp, ip or port
+    #[arg(long, value_name = "SCOPE", value_parser = scope, help_heading = "What the NICs were set to")]
+    cnp_scope: Option<Scope>,
 }
 
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum CnpScope {
-    /// Each queue pair
-    Qp,
-    /// Each address that is notified
-    Ip,
-    /// The NIC's port
-    Port,
+fn scope(text: &str) -> Result<Scope, String> {
+    serde_json::from_value(text.into()).map_err(|_| "expected qp, ip or port".to_owned())
 }
 
 impl From<&Asked> for Settings {
@@ -65,11 +59,7 @@ impl From<&Asked> for Settings {
             timeout: asked.timeout,
             retry_count: asked.retry_count,
             notification_interval_ns: asked.cnp_interval.map(|us| u64::from(us) * 1_000),
-            notification_scope: asked.cnp_scope.map(|scope| match scope {
-                CnpScope::Qp => Scope::Qp,
-                CnpScope::Ip => Scope::Ip,
-                CnpScope::Port => Scope::Port,
-            }),
+            notification_scope: asked.cnp_scope,
         }
     }
 }

@@ -25,7 +25,7 @@ use serde_saphyr::{MessageFormatter, RenderOptions, SnippetMode, UserMessageForm
 
 pub use edit::{Base, Break, Corrupt, Ecn, HexBytes, Mend, Set, TcpFlags};
 pub use inject::{Ack, Cnp, Frame, FrameBytes, Inject, Nak, Pause, Priorities, Rst, Toward};
-pub use rdma::{CnpLimit, CounterExpectation, Dcqcn, RdmaTraffic, RnicEndpoint, Verb};
+pub use rdma::{CounterExpectation, Dcqcn, RdmaTraffic, RnicEndpoint, Verb};
 pub use source::Place;
 use values::number_or_map;
 pub use values::{

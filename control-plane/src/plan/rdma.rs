@@ -59,7 +59,7 @@ pub struct Dcqcn {
     pub min_time_between_cnps: Duration,
     /// Of which notifications. Default that of the profile: port.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cnp_limit: Option<CnpLimit>,
+    pub cnp_limit: Option<CnpScope>,
 }
 
 impl Default for Dcqcn {
@@ -67,22 +67,12 @@ impl Default for Dcqcn {
         Self {
             np: true,
             rp: true,
-            min_time_between_cnps: Duration(4_000),
+            min_time_between_cnps: Duration(
+                NotificationPoint::default().min_time_between_cnps / PICOSECONDS,
+            ),
             cnp_limit: None,
         }
     }
-}
-
-/// What congestion notifications are rationed by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum CnpLimit {
-    /// All of the port.
-    Port,
-    /// Those to one address.
-    Ip,
-    /// Those to one queue pair.
-    Qp,
 }
 
 fn default_delay() -> Duration {
@@ -106,12 +96,7 @@ impl RnicEndpoint {
             notification_point: NotificationPoint {
                 enabled: self.dcqcn.np,
                 min_time_between_cnps: self.dcqcn.min_time_between_cnps.as_nanos() * PICOSECONDS,
-                scope: match self.dcqcn.cnp_limit {
-                    None => self.profile.cnp_scope(),
-                    Some(CnpLimit::Port) => CnpScope::Port,
-                    Some(CnpLimit::Ip) => CnpScope::Address,
-                    Some(CnpLimit::Qp) => CnpScope::QueuePair,
-                },
+                scope: (self.dcqcn.cnp_limit).unwrap_or_else(|| self.profile.cnp_scope()),
                 ..NotificationPoint::default()
             },
             reaction_point: ReactionPoint {

@@ -3,17 +3,21 @@
 //! (Zhu et al., Congestion Control for Large-Scale RDMA Deployments, SIGCOMM 2015). The parameters
 //! have the names and defaults of NVIDIA's drivers.
 
-use super::{MICROSECOND, Picoseconds};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{BIT_PICOSECONDS, MICROSECOND, Picoseconds};
 
 /// What congestion notifications are rationed by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum CnpScope {
     /// All of the port.
     Port,
     /// Those to one address.
-    Address,
+    Ip,
     /// Those to one queue pair.
-    QueuePair,
+    Qp,
 }
 
 /// The notification point.
@@ -190,7 +194,8 @@ impl Rate {
             slowed.by_bytes += 1;
             slowed.increase(parameters);
         }
-        let picoseconds = u128::from(bytes) * 8_000_000_000_000 / u128::from(slowed.rate.max(1));
+        let picoseconds =
+            u128::from(bytes) * u128::from(BIT_PICOSECONDS) / u128::from(slowed.rate.max(1));
         now.saturating_add(picoseconds as u64)
     }
 

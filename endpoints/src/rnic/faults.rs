@@ -80,8 +80,8 @@ impl Profile {
     pub fn cnp_scope(self) -> CnpScope {
         match self {
             Profile::Clean | Profile::Cx5 | Profile::Cx6Dx => CnpScope::Port,
-            Profile::Cx4Lx => CnpScope::Address,
-            Profile::E810 => CnpScope::QueuePair,
+            Profile::Cx4Lx => CnpScope::Ip,
+            Profile::E810 => CnpScope::Qp,
         }
     }
 }

@@ -39,6 +39,9 @@ pub type Picoseconds = u64;
 /// A microsecond.
 pub const MICROSECOND: Picoseconds = 1_000_000;
 
+/// Bits that a byte a picosecond are in a second.
+const BIT_PICOSECONDS: u64 = 8_000_000_000_000;
+
 /// A frame on the line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
@@ -169,6 +172,6 @@ pub struct Config {
 impl Config {
     /// Bit/s of the line.
     pub fn line_rate(&self) -> u64 {
-        8_000_000_000_000 / self.byte_time.max(1)
+        BIT_PICOSECONDS / self.byte_time.max(1)
     }
 }

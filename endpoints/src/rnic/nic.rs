@@ -11,7 +11,7 @@ use midwire_trace::units::{MIN_FRAME, line_bytes};
 
 use super::dcqcn::Rate;
 use super::faults::{Fault, NOISY, SLOW_START, SLOW_STARTS};
-use super::qp::Outgoing;
+use super::qp::{Context, Outgoing};
 use super::requester::Requester;
 use super::responder::Responder;
 use super::transfer::{Transfer, TransferConfig};
@@ -169,7 +169,11 @@ impl Rnic {
             }
             for qp in &mut self.qps {
                 if qp.requester.timer().is_some_and(|at| at <= now) {
-                    qp.requester.expire(now, &mut self.counters);
+                    qp.requester.expire(&mut Context {
+                        now,
+                        latency: &self.config.latency,
+                        counters: &mut self.counters,
+                    });
                 }
             }
             self.work(now);
@@ -245,18 +249,22 @@ impl Rnic {
     }
 
     fn dispatch(&mut self, now: Picoseconds, index: usize, roce: &Roce, payload: &[u8]) {
-        let (latency, counters) = (&self.config.latency, &mut self.counters);
+        let mut context = Context {
+            now,
+            latency: &self.config.latency,
+            counters: &mut self.counters,
+        };
         let qp = &mut self.qps[index];
         match roce.bth.opcode {
             opcode::READ_RESPONSE_FIRST..=opcode::ATOMIC_ACK => {
-                let before = counters.implied_nak_seq_err;
-                qp.requester.response(now, roce, payload, latency, counters);
+                let before = context.counters.implied_nak_seq_err;
+                qp.requester.response(&mut context, roce, payload);
                 if self.config.has(Fault::ImpliedNakSeqErrStuck) {
-                    counters.implied_nak_seq_err = before;
+                    context.counters.implied_nak_seq_err = before;
                 }
             }
             ..=opcode::READ_REQUEST | opcode::COMPARE_SWAP | opcode::FETCH_ADD => {
-                qp.responder.request(now, roce, payload, latency, counters);
+                qp.responder.request(&mut context, roce, payload);
             }
             _ => {}
         }
@@ -282,8 +290,8 @@ impl Rnic {
         let config = &self.qps[index].config;
         let key = match point.scope {
             CnpScope::Port => None,
-            CnpScope::Address => Some((config.path.dst.ip(), 0)),
-            CnpScope::QueuePair => Some((config.path.dst.ip(), config.number)),
+            CnpScope::Ip => Some((config.path.dst.ip(), 0)),
+            CnpScope::Qp => Some((config.path.dst.ip(), config.number)),
         };
         let last = self.notified.get(&key);
         if last.is_none_or(|last| now >= last + point.min_time_between_cnps) {
@@ -300,11 +308,7 @@ impl Rnic {
             if !transfer.is_running(now) {
                 continue;
             }
-            for (flow, qp) in transfer.qps().into_iter().enumerate() {
-                for completion in self.qps[qp].requester.completions() {
-                    transfer.completed(now, flow, completion);
-                }
-            }
+            transfer.complete(now, |qp| self.qps[qp].requester.completions());
             transfer.post(now, |qp, post| {
                 let requester = &mut self.qps[qp].requester;
                 requester.post(post.id, post.operation, post.length, post.offset);
@@ -343,22 +347,18 @@ impl Rnic {
     /// other.
     fn choose(&self, now: Picoseconds) -> Option<Source> {
         let count = self.qps.len();
+        // Kind; age, or the share of the class; the class; and whose turn it is.
         let rank = |(at, source): &(Picoseconds, Source)| match *source {
-            Source::Cnp => (0, *at, 0),
-            Source::Answer(qp) => (1, *at, qp),
+            Source::Cnp => (0, *at, 0, 0),
+            Source::Answer(qp) => (1, *at, 0, qp),
             Source::Data { class, qp } => {
                 let Class { served, turn, .. } = self.classes[class];
                 let place = (qp + count - turn) % count;
-                (2 + class, served.max(self.served), place)
+                (2, served.max(self.served), class, place)
             }
         };
         let due = self.sources().filter(|(at, _)| *at <= now);
-        // Classes are compared by their shares, whatever their numbers.
-        let key = |source: &(Picoseconds, Source)| {
-            let (kind, share, place) = rank(source);
-            (kind.min(2), share, kind, place)
-        };
-        due.min_by_key(key).map(|(_, source)| source)
+        due.min_by_key(rank).map(|(_, source)| source)
     }
 
     fn send(&mut self, now: Picoseconds, source: Source) -> Frame {

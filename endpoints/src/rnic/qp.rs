@@ -5,7 +5,7 @@ use midwire_trace::Psn;
 use midwire_trace::build::Path;
 use midwire_trace::packet::ack_timeout_ns;
 
-use super::Picoseconds;
+use super::{Counters, Latency, Picoseconds};
 use crate::payload::Stream;
 
 /// A queue pair: what its two ends have told each other.
@@ -64,6 +64,13 @@ impl QpConfig {
     }
 }
 
+/// What a packet or a timer meets at the NIC.
+pub(super) struct Context<'a> {
+    pub now: Picoseconds,
+    pub latency: &'a Latency,
+    pub counters: &'a mut Counters,
+}
+
 /// A packet before it has a path.
 #[derive(Clone, Debug)]
 pub(super) struct Outgoing {
@@ -72,6 +79,26 @@ pub(super) struct Outgoing {
     pub ack_req: bool,
     pub extension: Vec<u8>,
     pub payload: Vec<u8>,
+}
+
+/// Opcodes of the packets of a message, by their place in it.
+pub(super) struct Opcodes {
+    pub first: u8,
+    pub middle: u8,
+    pub last: u8,
+    pub only: u8,
+}
+
+impl Opcodes {
+    /// Of the packet that begins the message or not, and ends it or not.
+    pub fn at(&self, begins: bool, ends: bool) -> u8 {
+        match (begins, ends) {
+            (true, true) => self.only,
+            (true, false) => self.first,
+            (false, false) => self.middle,
+            (false, true) => self.last,
+        }
+    }
 }
 
 /// Packets of a message.

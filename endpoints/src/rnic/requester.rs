@@ -10,12 +10,26 @@ use midwire_trace::build;
 use midwire_trace::packet::{Aeth, AtomicEth, Reth, Roce, opcode, syndrome};
 
 use super::faults::{MORE_RETRIES, adaptive_timeout};
-use super::qp::{Outgoing, QpConfig, packets};
-use super::{Counters, Latency, MICROSECOND, Operation, Picoseconds, Status};
+use super::qp::{Context, Opcodes, Outgoing, QpConfig, packets};
+use super::{Counters, MICROSECOND, Operation, Picoseconds, Status};
 use crate::payload::Stream;
 
 /// Packets after which an acknowledgement is asked for, also in the middle of a message.
 const ACK_EVERY: u64 = 64;
+
+const SEND: Opcodes = Opcodes {
+    first: opcode::SEND_FIRST,
+    middle: opcode::SEND_MIDDLE,
+    last: opcode::SEND_LAST,
+    only: opcode::SEND_ONLY,
+};
+
+const WRITE: Opcodes = Opcodes {
+    first: opcode::WRITE_FIRST,
+    middle: opcode::WRITE_MIDDLE,
+    last: opcode::WRITE_LAST,
+    only: opcode::WRITE_ONLY,
+};
 
 /// A work request.
 #[derive(Clone, Debug)]
@@ -29,6 +43,15 @@ struct Work {
     /// Its PSNs; for a READ those of the responses.
     first: u64,
     end: u64,
+}
+
+impl Work {
+    /// Where the packet with this PSN begins in the stream, and how much of the message is left
+    /// from there on.
+    fn rest(&self, psn: u64, mtu: u64) -> (u64, u64) {
+        let done = (psn - self.first) * mtu;
+        (self.offset + done, self.length.saturating_sub(done))
+    }
 }
 
 /// A work request that has ended.
@@ -169,11 +192,10 @@ impl Requester {
     pub fn take(&mut self, now: Picoseconds) -> Option<Outgoing> {
         let work = self.at(self.cursor)?.clone();
         let psn = self.cursor;
-        let done = (psn - work.first) * self.mtu;
-        let left = work.length - done.min(work.length);
+        let (offset, left) = work.rest(psn, self.mtu);
         let reth = |length: u64| {
             build::reth(Reth {
-                va: self.region + work.offset + done,
+                va: self.region + offset,
                 rkey: self.key,
                 dma_len: length as u32,
             })
@@ -187,29 +209,10 @@ impl Requester {
             })
         };
         let (first, last) = (psn == work.first, psn + 1 == work.end);
-        let pick = |codes: [u8; 4]| match (first, last) {
-            (true, true) => codes[3],
-            (true, false) => codes[0],
-            (false, false) => codes[1],
-            (false, true) => codes[2],
-        };
         let (opcode, extension) = match work.operation {
-            Operation::Send => (
-                pick([
-                    opcode::SEND_FIRST,
-                    opcode::SEND_MIDDLE,
-                    opcode::SEND_LAST,
-                    opcode::SEND_ONLY,
-                ]),
-                Vec::new(),
-            ),
+            Operation::Send => (SEND.at(first, last), Vec::new()),
             Operation::Write => (
-                pick([
-                    opcode::WRITE_FIRST,
-                    opcode::WRITE_MIDDLE,
-                    opcode::WRITE_LAST,
-                    opcode::WRITE_ONLY,
-                ]),
+                WRITE.at(first, last),
                 if first { reth(work.length) } else { Vec::new() },
             ),
             // What is missing of it.
@@ -221,7 +224,7 @@ impl Requester {
         let payload = match work.operation {
             Operation::Send | Operation::Write => {
                 let mut payload = vec![0; left.min(self.mtu) as usize];
-                self.sends.fill(work.offset + done, &mut payload);
+                self.sends.fill(offset, &mut payload);
                 payload
             }
             _ => Vec::new(),
@@ -286,29 +289,23 @@ impl Requester {
 
     /// Everything below `to` was acknowledged, but for responses that are due: then they were
     /// lost. True when nothing is missing.
-    fn acknowledged(
-        &mut self,
-        to: u64,
-        now: Picoseconds,
-        latency: &Latency,
-        counters: &mut Counters,
-    ) -> bool {
+    fn acknowledged(&mut self, to: u64, context: &mut Context<'_>) -> bool {
         let due = self.due().unwrap_or(u64::MAX);
         let reached = to.min(due);
         if reached > self.una {
-            self.advance(reached, now);
+            self.advance(reached, context.now);
         }
         if to > due {
-            self.missed(now, latency, counters);
+            self.missed(context);
         }
         to <= due
     }
 
     /// A response was lost: an implied NAK.
-    fn missed(&mut self, now: Picoseconds, latency: &Latency, counters: &mut Counters) {
+    fn missed(&mut self, context: &mut Context<'_>) {
         if !self.gap {
-            counters.implied_nak_seq_err += 1;
-            self.go_back(now + latency.read_again, counters);
+            context.counters.implied_nak_seq_err += 1;
+            self.go_back(context.now + context.latency.read_again, context.counters);
             self.gap = true;
         }
     }
@@ -347,60 +344,44 @@ impl Requester {
     }
 
     /// The timer has run out.
-    pub fn expire(&mut self, now: Picoseconds, counters: &mut Counters) {
-        counters.local_ack_timeout_err += 1;
+    pub fn expire(&mut self, context: &mut Context<'_>) {
+        context.counters.local_ack_timeout_err += 1;
         self.timeouts += 1;
-        self.go_back(now, counters);
+        self.go_back(context.now, context.counters);
     }
 
     /// A packet that answers.
-    pub fn response(
-        &mut self,
-        now: Picoseconds,
-        roce: &Roce,
-        payload: &[u8],
-        latency: &Latency,
-        counters: &mut Counters,
-    ) {
+    pub fn response(&mut self, context: &mut Context<'_>, roce: &Roce, payload: &[u8]) {
         let psn = roce.bth.sequence().nearest(self.una);
         // What answers nothing that was asked is a ghost (9.7.5.1.1).
         if self.failed || psn >= self.sent {
             return;
         }
         match (roce.bth.opcode, roce.aeth) {
-            (opcode::ACK, Some(aeth)) => self.acknowledge(psn, aeth, now, latency, counters),
+            (opcode::ACK, Some(aeth)) => self.acknowledge(context, psn, aeth),
             (opcode::ATOMIC_ACK, _) => {
                 let expected = self.at(psn).map(|work| work.offset);
-                if self.brings(psn, true, now, latency, counters) {
+                if self.brings(context, psn, true) {
                     self.read_bytes += 8;
                     self.wrong_bytes += if roce.atomic_ack == expected { 0 } else { 8 };
-                    self.advance(psn + 1, now);
+                    self.advance(psn + 1, context.now);
                 }
             }
             (_, _) => {
                 let Some(work) = self.at(psn) else { return };
-                let done = (psn - work.first) * self.mtu;
-                let length = (work.length - done.min(work.length)).min(self.mtu);
-                let from = work.offset + done;
-                if length == payload.len() as u64 && self.brings(psn, false, now, latency, counters)
-                {
+                let (offset, left) = work.rest(psn, self.mtu);
+                let length = left.min(self.mtu);
+                if length == payload.len() as u64 && self.brings(context, psn, false) {
                     self.read_bytes += length;
-                    self.wrong_bytes += wrong(self.reads, from, payload);
-                    self.advance(psn + 1, now);
+                    self.wrong_bytes += wrong(self.reads, offset, payload);
+                    self.advance(psn + 1, context.now);
                 }
             }
         }
     }
 
     /// Whether a response is the one that is due. It acknowledges all requests before its own.
-    fn brings(
-        &mut self,
-        psn: u64,
-        atomic: bool,
-        now: Picoseconds,
-        latency: &Latency,
-        counters: &mut Counters,
-    ) -> bool {
+    fn brings(&mut self, context: &mut Context<'_>, psn: u64, atomic: bool) -> bool {
         let Some(work) = self.at(psn).filter(|_| psn >= self.una) else {
             return false;
         };
@@ -409,21 +390,14 @@ impl Requester {
             Operation::FetchAdd | Operation::CompareSwap => atomic,
             Operation::Send | Operation::Write => false,
         };
-        fits && self.acknowledged(psn, now, latency, counters)
+        fits && self.acknowledged(psn, context)
     }
 
-    fn acknowledge(
-        &mut self,
-        psn: u64,
-        aeth: Aeth,
-        now: Picoseconds,
-        latency: &Latency,
-        counters: &mut Counters,
-    ) {
+    fn acknowledge(&mut self, context: &mut Context<'_>, psn: u64, aeth: Aeth) {
         match aeth.syndrome & syndrome::CLASS {
             syndrome::ACK => {
                 if psn >= self.una {
-                    self.acknowledged(psn + 1, now, latency, counters);
+                    self.acknowledged(psn + 1, context);
                 }
                 return;
             }
@@ -431,13 +405,18 @@ impl Requester {
             _ => {}
         }
         // A NAK acknowledges what is before it.
-        if !self.acknowledged(psn, now, latency, counters) {
+        if !self.acknowledged(psn, context) {
             return;
         }
+        let Context {
+            now,
+            latency,
+            counters,
+        } = context;
         match aeth.syndrome {
             syndrome::SEQUENCE_ERROR => {
                 counters.packet_seq_err += 1;
-                self.go_back(now + latency.go_back, counters);
+                self.go_back(*now + latency.go_back, counters);
             }
             syndrome::INVALID_REQUEST => {
                 counters.req_remote_invalid_request += 1;
@@ -456,7 +435,7 @@ impl Requester {
                     };
                     self.rnr_retries_left = left;
                 }
-                self.rewind(now + syndrome::not_ready_us(code) * MICROSECOND);
+                self.rewind(*now + syndrome::not_ready_us(code) * MICROSECOND);
             }
             _ => self.fail(Status::RemoteOperation, counters),
         }

@@ -7,10 +7,17 @@ use std::collections::VecDeque;
 use midwire_trace::build;
 use midwire_trace::packet::{Aeth, AtomicEth, Reth, Roce, opcode, syndrome};
 
-use super::qp::{Outgoing, QpConfig, packets};
+use super::Picoseconds;
+use super::qp::{Context, Opcodes, Outgoing, QpConfig, packets};
 use super::requester::wrong;
-use super::{Counters, Latency, Picoseconds};
 use crate::payload::Stream;
+
+const RESPONSE: Opcodes = Opcodes {
+    first: opcode::READ_RESPONSE_FIRST,
+    middle: opcode::READ_RESPONSE_MIDDLE,
+    last: opcode::READ_RESPONSE_LAST,
+    only: opcode::READ_RESPONSE_ONLY,
+};
 
 /// A message that has begun and not ended.
 enum Message {
@@ -78,8 +85,7 @@ pub(super) struct Responder {
     /// The last atomic operations and what they found, for the case that they come again.
     atomics: VecDeque<(u64, u64)>,
     answers: VecDeque<Due>,
-    /// Messages and bytes that SENDs and WRITEs brought, and how many were wrong.
-    pub messages: u64,
+    /// Bytes that SENDs and WRITEs brought, and how many were wrong.
     pub bytes: u64,
     pub wrong_bytes: u64,
 }
@@ -107,7 +113,6 @@ impl Responder {
             cell: 0,
             atomics: VecDeque::new(),
             answers: VecDeque::new(),
-            messages: 0,
             bytes: 0,
             wrong_bytes: 0,
         }
@@ -150,12 +155,7 @@ impl Responder {
                 let mut payload = vec![0; length as usize];
                 self.gives.fill(*offset, &mut payload);
                 let last = *left == length;
-                let opcode = match (*first, last) {
-                    (true, true) => opcode::READ_RESPONSE_ONLY,
-                    (true, false) => opcode::READ_RESPONSE_FIRST,
-                    (false, true) => opcode::READ_RESPONSE_LAST,
-                    (false, false) => opcode::READ_RESPONSE_MIDDLE,
-                };
+                let opcode = RESPONSE.at(*first, last);
                 let extension = match *first || last {
                     true => aeth(syndrome::NO_CREDITS, *msn),
                     false => Vec::new(),
@@ -206,35 +206,28 @@ impl Responder {
     }
 
     /// A packet that asks; `payload` is without pad.
-    pub fn request(
-        &mut self,
-        now: Picoseconds,
-        roce: &Roce,
-        payload: &[u8],
-        latency: &Latency,
-        counters: &mut Counters,
-    ) {
+    pub fn request(&mut self, context: &mut Context<'_>, roce: &Roce, payload: &[u8]) {
         if self.failed {
             return;
         }
         let psn = roce.bth.sequence().nearest(self.expected);
         if psn < self.expected {
-            counters.duplicate_request += 1;
-            return self.repeat(now, psn, roce, latency, counters);
+            context.counters.duplicate_request += 1;
+            return self.repeat(context, psn, roce);
         }
         if psn > self.expected {
-            counters.out_of_sequence += 1;
-            return self.refuse(now, syndrome::SEQUENCE_ERROR, latency);
+            context.counters.out_of_sequence += 1;
+            return self.refuse(context, syndrome::SEQUENCE_ERROR);
         }
         self.nak_sent = false;
-        match self.carry_out(now, roce, payload, latency, counters) {
+        match self.carry_out(context, roce, payload) {
             Ok(()) => {
                 if roce.bth.ack_req && !is_answered(roce) {
-                    self.acknowledge(now + latency.ack);
+                    self.acknowledge(context.now + context.latency.ack);
                 }
             }
             Err(Refusal(code)) => {
-                self.refuse(now, code, latency);
+                self.refuse(context, code);
                 // Only a receiver that is not ready may be asked again.
                 self.failed = code & syndrome::CLASS != syndrome::NOT_READY;
             }
@@ -242,7 +235,7 @@ impl Responder {
     }
 
     /// Says once why the PSN that is due was not carried out.
-    fn refuse(&mut self, now: Picoseconds, code: u8, latency: &Latency) {
+    fn refuse(&mut self, context: &Context<'_>, code: u8) {
         if std::mem::replace(&mut self.nak_sent, true) {
             return;
         }
@@ -251,21 +244,14 @@ impl Responder {
             syndrome: code,
             msn: self.msn,
         };
-        self.answer(answer, now + latency.nak);
+        self.answer(answer, context.now + context.latency.nak);
     }
 
     /// A request that was carried out before comes again (9.7.5.1.4).
-    fn repeat(
-        &mut self,
-        now: Picoseconds,
-        psn: u64,
-        roce: &Roce,
-        latency: &Latency,
-        counters: &mut Counters,
-    ) {
+    fn repeat(&mut self, context: &mut Context<'_>, psn: u64, roce: &Roce) {
         if !is_answered(roce) {
             if roce.bth.ack_req {
-                self.acknowledge(now + latency.ack);
+                self.acknowledge(context.now + context.latency.ack);
             }
             return;
         }
@@ -277,12 +263,13 @@ impl Responder {
         let found = self.atomics.iter().find(|(known, _)| *known == psn);
         match (roce.reth, found) {
             (Some(reth), _) if self.reaches(reth) => {
-                counters.rx_read_requests += 1;
-                self.read(now, psn, reth, latency);
+                context.counters.rx_read_requests += 1;
+                self.read(context, psn, reth);
             }
             (None, Some(&(_, value))) => {
                 let msn = self.msn;
-                self.answer(Answer::Atomic { psn, value, msn }, now + latency.ack);
+                let at = context.now + context.latency.ack;
+                self.answer(Answer::Atomic { psn, value, msn }, at);
             }
             _ => {}
         }
@@ -297,7 +284,11 @@ impl Responder {
                 .is_some_and(|end| end <= self.region_bytes)
     }
 
-    fn read(&mut self, now: Picoseconds, psn: u64, reth: Reth, latency: &Latency) {
+    fn is_cell(&self, atomic: AtomicEth) -> bool {
+        atomic.rkey == self.key && atomic.va == self.region
+    }
+
+    fn read(&mut self, context: &Context<'_>, psn: u64, reth: Reth) {
         let answer = Answer::Read {
             psn,
             offset: reth.va - self.region,
@@ -305,7 +296,7 @@ impl Responder {
             msn: self.msn,
             first: true,
         };
-        self.answer(answer, now + latency.read_response);
+        self.answer(answer, context.now + context.latency.read_response);
     }
 
     fn count_message(&mut self) {
@@ -315,22 +306,20 @@ impl Responder {
     /// The request that is due.
     fn carry_out(
         &mut self,
-        now: Picoseconds,
+        context: &mut Context<'_>,
         roce: &Roce,
         payload: &[u8],
-        latency: &Latency,
-        counters: &mut Counters,
     ) -> Result<(), Refusal> {
         let invalid = Refusal(syndrome::INVALID_REQUEST);
         let begins = self.message.is_none();
         match roce.bth.opcode {
             opcode::SEND_FIRST | opcode::SEND_ONLY if begins => {
-                self.take_receive(now, counters)?;
+                self.take_receive(context)?;
                 self.message = Some(Message::Send);
             }
             opcode::WRITE_FIRST | opcode::WRITE_ONLY if begins => {
-                let reth = self.reach(roce.reth, counters)?;
-                counters.rx_write_requests += 1;
+                let reth = reachable(roce.reth, |reth| self.reaches(reth), context)?;
+                context.counters.rx_write_requests += 1;
                 self.offset = reth.va - self.region;
                 let left = reth.dma_len.into();
                 self.message = Some(Message::Write { left });
@@ -338,22 +327,22 @@ impl Responder {
             opcode::SEND_MIDDLE | opcode::SEND_LAST | opcode::WRITE_MIDDLE | opcode::WRITE_LAST => {
             }
             opcode::READ_REQUEST if begins => {
-                let reth = self.reach(roce.reth, counters)?;
-                counters.rx_read_requests += 1;
+                let reth = reachable(roce.reth, |reth| self.reaches(reth), context)?;
+                context.counters.rx_read_requests += 1;
                 self.count_message();
-                self.read(now, self.expected, reth, latency);
+                self.read(context, self.expected, reth);
                 self.expected += packets(reth.dma_len.into(), self.mtu);
                 return Ok(());
             }
             opcode::FETCH_ADD | opcode::COMPARE_SWAP if begins => {
-                let atomic = self.reach_atomic(roce.atomic, counters)?;
-                counters.rx_atomic_requests += 1;
-                self.atomic(now, roce.bth.opcode, atomic, latency);
+                let atomic = reachable(roce.atomic, |atomic| self.is_cell(atomic), context)?;
+                context.counters.rx_atomic_requests += 1;
+                self.atomic(context, roce.bth.opcode, atomic);
                 return Ok(());
             }
             _ => return Err(invalid),
         }
-        self.payload(roce.bth.opcode, payload, counters)?;
+        self.payload(context, roce.bth.opcode, payload)?;
         self.expected += 1;
         Ok(())
     }
@@ -361,9 +350,9 @@ impl Responder {
     /// A packet of a SEND or WRITE.
     fn payload(
         &mut self,
+        context: &mut Context<'_>,
         code: u8,
         payload: &[u8],
-        counters: &mut Counters,
     ) -> Result<(), Refusal> {
         let length = payload.len() as u64;
         let last = matches!(
@@ -381,7 +370,7 @@ impl Responder {
         };
         // Only the last packet may be short (9.7.4.1.6).
         if !fits || length > self.mtu || !last && length < self.mtu {
-            counters.resp_local_length_error += 1;
+            context.counters.resp_local_length_error += 1;
             return Err(Refusal(syndrome::INVALID_REQUEST));
         }
         self.bytes += length;
@@ -389,45 +378,25 @@ impl Responder {
         self.offset += length;
         if last {
             self.message = None;
-            self.messages += 1;
             self.count_message();
         }
         Ok(())
     }
 
-    fn take_receive(&mut self, now: Picoseconds, counters: &mut Counters) -> Result<(), Refusal> {
-        while self.reposts.pop_front_if(|at| *at <= now).is_some() {
+    fn take_receive(&mut self, context: &mut Context<'_>) -> Result<(), Refusal> {
+        while self.reposts.pop_front_if(|at| *at <= context.now).is_some() {
             self.receives += 1;
         }
         let Some(left) = self.receives.checked_sub(1) else {
-            counters.out_of_buffer += 1;
+            context.counters.out_of_buffer += 1;
             return Err(Refusal(syndrome::NOT_READY | self.min_rnr_timer));
         };
         self.receives = left;
-        self.reposts.push_back(now + self.repost);
+        self.reposts.push_back(context.now + self.repost);
         Ok(())
     }
 
-    fn reach(&self, reth: Option<Reth>, counters: &mut Counters) -> Result<Reth, Refusal> {
-        reth.filter(|reth| self.reaches(*reth)).ok_or_else(|| {
-            counters.resp_remote_access_errors += 1;
-            Refusal(syndrome::REMOTE_ACCESS)
-        })
-    }
-
-    fn reach_atomic(
-        &self,
-        atomic: Option<AtomicEth>,
-        counters: &mut Counters,
-    ) -> Result<AtomicEth, Refusal> {
-        let fits = |a: &AtomicEth| a.rkey == self.key && a.va == self.region;
-        atomic.filter(fits).ok_or_else(|| {
-            counters.resp_remote_access_errors += 1;
-            Refusal(syndrome::REMOTE_ACCESS)
-        })
-    }
-
-    fn atomic(&mut self, now: Picoseconds, code: u8, atomic: AtomicEth, latency: &Latency) {
+    fn atomic(&mut self, context: &Context<'_>, code: u8, atomic: AtomicEth) {
         let value = self.cell;
         match code {
             opcode::FETCH_ADD => self.cell = value.wrapping_add(atomic.swap_add),
@@ -440,9 +409,22 @@ impl Responder {
         if self.atomics.len() > self.max_reads {
             self.atomics.pop_front();
         }
-        self.answer(Answer::Atomic { psn, value, msn }, now + latency.ack);
+        let at = context.now + context.latency.ack;
+        self.answer(Answer::Atomic { psn, value, msn }, at);
         self.expected += 1;
     }
+}
+
+/// The memory that a request asks for, if it fits.
+fn reachable<T: Copy>(
+    asked: Option<T>,
+    fits: impl Fn(T) -> bool,
+    context: &mut Context<'_>,
+) -> Result<T, Refusal> {
+    asked.filter(|asked| fits(*asked)).ok_or_else(|| {
+        context.counters.resp_remote_access_errors += 1;
+        Refusal(syndrome::REMOTE_ACCESS)
+    })
 }
 
 /// Whether a request has a response of its own instead of an acknowledgement.

@@ -11,8 +11,8 @@ use midwire_trace::build::Path;
 use serde::Serialize;
 
 use super::{
-    CompletionTimes, Config, Frame, MICROSECOND, Operation, Picoseconds, QpConfig, Rnic, Transfer,
-    TransferConfig,
+    BIT_PICOSECONDS, CompletionTimes, Config, Frame, MICROSECOND, Operation, Picoseconds, QpConfig,
+    Rnic, Transfer, TransferConfig,
 };
 use crate::Port;
 use crate::payload::mix;
@@ -304,7 +304,7 @@ impl Testbed {
 /// Bit/s.
 fn rate(bytes: u64, time: Option<Picoseconds>) -> Option<u64> {
     let time = time.filter(|time| *time > 0)?;
-    let rate = u128::from(bytes) * 8_000_000_000_000 / u128::from(time);
+    let rate = u128::from(bytes) * u128::from(BIT_PICOSECONDS) / u128::from(time);
     u64::try_from(rate).ok()
 }
 

@@ -3,6 +3,7 @@
 
 use midwire_trace::Psn;
 use midwire_trace::packet::{Packet, Roce, opcode};
+use midwire_trace::units::line_bytes;
 
 use super::*;
 use crate::Port;
@@ -149,8 +150,7 @@ impl Wire {
             psn,
             iteration: again + 1,
         };
-        let bytes = frame.data.len() as u64 + 24;
-        let at = frame.at + bytes * 80 + DELAY;
+        let at = frame.at + line_bytes(frame.data.len()) * 80 + DELAY;
         let to = from.other();
         let fate = fate(&seen);
         self.seen.push(seen);
@@ -269,9 +269,12 @@ fn a_lost_write_is_sent_again_from_there_on_after_one_nak() {
         let fourth = wire.times(|seen| seen.from == Port::A && seen.psn == 4)[0];
         let again = wire.times(|seen| seen.from == Port::A && seen.psn == 3)[1];
         assert_eq!(naks.len(), 1);
-        let line = (1024 + 58 + 24) * 80;
+        let line = line_bytes(1024 + 58) * 80;
         assert_eq!(naks[0], fourth + line + DELAY + 2 * MICROSECOND);
-        assert_eq!(again, naks[0] + (62 + 24) * 80 + DELAY + 2 * MICROSECOND);
+        assert_eq!(
+            again,
+            naks[0] + line_bytes(62) * 80 + DELAY + 2 * MICROSECOND
+        );
         for psn in 0..10 {
             let times = wire.times(|seen| seen.from == Port::A && seen.psn == psn);
             assert_eq!(times.len(), if psn < 3 { 1 } else { 2 }, "PSN {psn}");
@@ -396,7 +399,7 @@ fn a_receiver_that_is_not_ready_is_asked_again_after_its_time() {
     let again = wire.times(|seen| seen.from == Port::A && seen.psn == 10);
     assert_eq!(
         again[1],
-        naks[0] + (62 + 24) * 80 + DELAY + 640 * MICROSECOND
+        naks[0] + line_bytes(62) * 80 + DELAY + 640 * MICROSECOND
     );
 
     let limited = RdmaTransfer {
@@ -760,8 +763,8 @@ fn notifications_are_rationed_by_port_address_or_queue_pair() {
     let count = |scope| notifications(scope, interval, &[]).len() as i64;
     let port = count(CnpScope::Port);
     assert!((15..20).contains(&port), "{port}");
-    assert!((count(CnpScope::Address) - 2 * port).abs() <= 4);
-    assert!((count(CnpScope::QueuePair) - 4 * port).abs() <= 8);
+    assert!((count(CnpScope::Ip) - 2 * port).abs() <= 4);
+    assert!((count(CnpScope::Qp) - 4 * port).abs() <= 8);
 }
 
 #[test]

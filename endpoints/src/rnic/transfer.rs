@@ -56,6 +56,22 @@ impl Flow {
     fn is_over(&self, messages: u64) -> bool {
         self.waiting.is_empty() && (self.posted == messages || self.error.is_some())
     }
+
+    fn complete(&mut self, now: Picoseconds, completion: Completion) {
+        let place = (self.waiting.iter()).position(|(id, _)| *id == completion.id);
+        let Some((_, posted)) = place.map(|place| self.waiting.remove(place)) else {
+            return;
+        };
+        match completion.status {
+            Status::Success => self.messages.push(Message {
+                posted,
+                completed: now,
+            }),
+            status => {
+                self.error.get_or_insert(status);
+            }
+        }
+    }
 }
 
 /// A transfer under way.
@@ -95,10 +111,6 @@ impl Transfer {
         self.start.is_some_and(|start| start <= now) && self.end.is_none()
     }
 
-    pub(super) fn qps(&self) -> Vec<usize> {
-        self.config.qps.clone()
-    }
-
     /// How it was asked for.
     pub fn config(&self) -> &TransferConfig {
         &self.config
@@ -119,19 +131,15 @@ impl Transfer {
         self.end
     }
 
-    pub(super) fn completed(&mut self, now: Picoseconds, flow: usize, completion: Completion) {
-        let flow = &mut self.flows[flow];
-        let Some(place) = flow.waiting.iter().position(|(id, _)| *id == completion.id) else {
-            return;
-        };
-        let (_, posted) = flow.waiting.remove(place);
-        match completion.status {
-            Status::Success => flow.messages.push(Message {
-                posted,
-                completed: now,
-            }),
-            status => {
-                flow.error.get_or_insert(status);
+    /// Takes what has completed on each queue pair.
+    pub(super) fn complete(
+        &mut self,
+        now: Picoseconds,
+        mut completions: impl FnMut(usize) -> Vec<Completion>,
+    ) {
+        for (flow, qp) in self.flows.iter_mut().zip(&self.config.qps) {
+            for completion in completions(*qp) {
+                flow.complete(now, completion);
             }
         }
     }
