@@ -954,8 +954,14 @@ pub fn icrc(packet: &[u8], l4: usize) -> Option<u32> {
         if in_l4 { 0xff } else { in_ip }
     };
     let mut crc = Hasher::new_with_initial(START);
-    for (at, byte) in head.iter().enumerate() {
-        crc.update(&[byte | masked(at)]);
+    // The hasher is slow with single bytes.
+    const PIECE: usize = 64;
+    for (index, piece) in head.chunks(PIECE).enumerate() {
+        let mut constant = [0; PIECE];
+        for (at, (to, byte)) in constant.iter_mut().zip(piece).enumerate() {
+            *to = byte | masked(index * PIECE + at);
+        }
+        crc.update(&constant[..piece.len()]);
     }
     crc.update(rest);
     Some(crc.finalize())
