@@ -33,6 +33,13 @@ fn code(output: &Output) -> i32 {
     output.status.code().expect("midwire exits")
 }
 
+/// It ended with this code; what it said otherwise.
+#[track_caller]
+fn exits(output: &Output, expected: i32) {
+    let [told, complained] = [&output.stdout, &output.stderr].map(|bytes| text(bytes));
+    assert_eq!(code(output), expected, "{told}{complained}");
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -123,13 +130,7 @@ expect:
     let Some(output) = plan.run("run") else {
         return;
     };
-    assert_eq!(
-        code(&output),
-        0,
-        "{}{}",
-        text(&output.stdout),
-        text(&output.stderr)
-    );
+    exits(&output, 0);
     let run = json(&output);
     let events = run["findings"]["events"].as_array().expect("events");
     assert_eq!(events[0]["fired"], 2);
@@ -153,7 +154,7 @@ expect:
 
     let directory = plan.path("run").display().to_string();
     let analyzed = midwire(&["analyze", &directory, "--json"]);
-    assert_eq!(code(&analyzed), 0);
+    exits(&analyzed, 0);
     assert_eq!(
         json(&analyzed)["findings"],
         run["findings"],
@@ -161,10 +162,7 @@ expect:
     );
 
     let pcapng = plan.path("run.pcapng").display().to_string();
-    assert_eq!(
-        code(&midwire(&["export", &directory, "--pcapng", &pcapng])),
-        0
-    );
+    exits(&midwire(&["export", &directory, "--pcapng", &pcapng]), 0);
     assert!(fs::metadata(&pcapng).expect("pcapng").len() > 10_000);
 
     // A capture that was cut off gives no verdict on the device.
@@ -175,7 +173,7 @@ expect:
         .open(&file)
         .and_then(|f| f.set_len(length - 1))
         .expect("cut");
-    assert_eq!(code(&midwire(&["analyze", &directory])), 3);
+    exits(&midwire(&["analyze", &directory]), 3);
 }
 
 /// What was done to which identities: an event's slot names connection, kind and position.
@@ -211,7 +209,7 @@ events:
         let Some(output) = plan.run(&name) else {
             return;
         };
-        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+        exits(&output, 0);
         let hit = injected(&plan.path(&name).join("capture.mwc"));
         // The first event fires twice.
         assert!(
@@ -230,7 +228,7 @@ fn an_expectation_that_is_not_met_exits_1() {
     let Some(output) = plan.run("run") else {
         return;
     };
-    assert_eq!(code(&output), 1, "{}", text(&output.stderr));
+    exits(&output, 1);
 }
 
 #[test]
@@ -241,7 +239,7 @@ fn an_event_that_never_fires_exits_4() {
     let Some(output) = plan.run("run") else {
         return;
     };
-    assert_eq!(code(&output), 4, "{}", text(&output.stderr));
+    exits(&output, 4);
 }
 
 #[test]
@@ -251,7 +249,7 @@ fn a_bad_plan_exits_2_with_its_place() {
     ));
     for command in ["validate", "run"] {
         let output = midwire(&[command, &plan.path("plan.yaml").display().to_string()]);
-        assert_eq!(code(&output), 2);
+        exits(&output, 2);
         assert!(
             text(&output.stderr).contains("plan.yaml:9:"),
             "{}",
@@ -267,7 +265,7 @@ fn a_card_that_is_not_there_exits_5_with_a_sentence() {
         ("pci:0000:ff:1f.7", "0000:ff:1f.7"),
     ] {
         let output = midwire(&["card", "info", "--card", card]);
-        assert_eq!(code(&output), 5);
+        exits(&output, 5);
         let complaint = text(&output.stderr);
         assert!(
             complaint.contains(word) && complaint.trim_end().lines().count() == 1,
@@ -353,7 +351,7 @@ fn a_killed_run_leaves_a_readable_capture_and_nothing_else() {
     // The same addresses and names are free again.
     let next = Plan::hosts(TCP);
     let output = next.run("run").expect("hosts can be made");
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    exits(&output, 0);
 }
 
 /// A capture file of one connection: handshake, `segments` of data, one sent again.
@@ -416,13 +414,7 @@ events:
     frames(&plan.path("frames.pcapng"), 200);
     let runs = ["one", "two"].map(|out| {
         let output = plan.run(out).expect("no hosts are needed");
-        assert_eq!(
-            code(&output),
-            0,
-            "{}{}",
-            text(&output.stdout),
-            text(&output.stderr)
-        );
+        exits(&output, 0);
         let run = json(&output);
         let delay = &run["findings"]["events"][2]["firings"][0]["delay"];
         let error = delay["error_ns"].as_i64().expect("a delay was measured");
@@ -553,7 +545,7 @@ fn edits_leave_the_bytes_and_checksums_that_were_asked_for() {
     write_frames(&plan.path("frames.pcapng"), &came);
     let output = plan.run("run").expect("no hosts are needed");
     let told = text(&output.stdout) + &text(&output.stderr);
-    assert_eq!(code(&output), 0, "{told}");
+    exits(&output, 0);
     let mut left = read_frames(&plan.path("run/seen.pcapng"));
     // A frame with a wrong FCS is not received.
     left.insert(3 * KINDS + 2, Vec::new());
@@ -661,7 +653,7 @@ fn frames_are_made_in_answer_to_packets() {
     write_frames(&plan.path("frames.pcapng"), &came);
     let output = plan.run("run").expect("no hosts are needed");
     let told = text(&output.stdout) + &text(&output.stderr);
-    assert_eq!(code(&output), 0, "{told}");
+    exits(&output, 0);
 
     let mut back = read_frames(&plan.path("run/back.pcapng"));
     let seen = read_frames(&plan.path("run/seen.pcapng"));
@@ -775,7 +767,7 @@ fn what_rules_and_chance_decide_can_be_listed_and_done_again() {
     mixed(&plan.path("frames.pcapng"));
     let output = plan.run("run").expect("no hosts are needed");
     let told = text(&output.stdout) + &text(&output.stderr);
-    assert_eq!(code(&output), 0, "{told}");
+    exits(&output, 0);
     let run = json(&output);
     let events = &run["findings"]["events"];
     let fired = |n: usize| events[n]["fired"].as_u64().expect("a number");
@@ -793,7 +785,7 @@ fn what_rules_and_chance_decide_can_be_listed_and_done_again() {
     assert_eq!(events[3]["firings"][0]["iteration"], 1);
 
     let listed = midwire(&["events", "--from", &plan.path("run").display().to_string()]);
-    assert_eq!(code(&listed), 0, "{}", text(&listed.stderr));
+    exits(&listed, 0);
     let list = text(&listed.stdout);
     assert!(!list.contains("probability"), "{list}");
     let again = Plan::new("");
@@ -809,12 +801,12 @@ fn what_rules_and_chance_decide_can_be_listed_and_done_again() {
     let output = again
         .run_with("other", &["--seed", "2"])
         .expect("no hosts are needed");
-    assert_eq!(code(&output), 0);
+    exits(&output, 0);
     assert!(read_frames(&again.path("other/seen.pcapng")) == first);
     let output = plan
         .run_with("other", &["--seed", "2"])
         .expect("no hosts are needed");
-    assert_eq!(code(&output), 0);
+    exits(&output, 0);
     assert!(read_frames(&plan.path("other/seen.pcapng")) != first);
 }
 
@@ -872,13 +864,7 @@ events:
         midwire(&arguments.chain(card.iter().copied()).collect::<Vec<_>>())
     };
     let output = run(&plan.arguments("run"), &["--card", &place]);
-    assert_eq!(
-        code(&output),
-        0,
-        "{}{}",
-        text(&output.stdout),
-        text(&output.stderr)
-    );
+    exits(&output, 0);
     let found = json(&output);
     assert_eq!(found["recorded"]["interrupted"], false);
     assert_eq!(found["findings"]["events"][1]["fired"], 1);
@@ -889,12 +875,12 @@ events:
 
     // An external plan needs a card that is there, and such a card needs an external plan.
     let without = run(&plan.arguments("without"), &[]);
-    assert_eq!(code(&without), 5);
+    exits(&without, 5);
     assert!(text(&without.stdout).contains("--card socket:PATH"));
     let files = Plan::new("endpoints: {a: {pcap: {in: frames.pcapng}}, b: {pcap: {}}}\n");
     frames(&files.path("frames.pcapng"), 3);
     let files = run(&files.arguments("run"), &["--card", &place]);
-    assert_eq!(code(&files), 5);
+    exits(&files, 5);
     assert!(text(&files.stdout).contains("a: external"));
     terminate(&mut served);
 }
@@ -907,7 +893,7 @@ fn one_card_serves_one_program() {
     let place = format!("socket:{}", socket.display());
     let first = midwire_driver::VfioUser::connect(&socket).expect("first program");
     let second = midwire(&["card", "info", "--card", &place]);
-    assert_eq!(code(&second), 5);
+    exits(&second, 5);
     assert!(
         text(&second.stderr).contains("use"),
         "{}",
@@ -939,7 +925,7 @@ fn the_schema_is_json_and_the_plans_that_come_along_are_valid() {
     );
     assert!(arguments.len() > 3);
     let output = midwire(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+    exits(&output, 0);
 }
 
 const NICS: &str = "endpoints:
@@ -955,7 +941,7 @@ fn model_nics_repeat_to_the_bit() {
         let out = dir.path().join(name);
         let (plan, out) = (plan.display().to_string(), out.display().to_string());
         let output = midwire(&["run", &plan, "--out", &out, "--seed", seed, "--json"]);
-        assert_eq!(code(&output), 0, "{}", text(&output.stderr));
+        exits(&output, 0);
         let capture = fs::read(Path::new(&out).join("capture.mwc")).expect("capture");
         (capture, json(&output))
     };
@@ -993,13 +979,7 @@ expect:
 "
     ));
     let output = plan.run("run").expect("no hosts are needed");
-    assert_eq!(
-        code(&output),
-        0,
-        "{}{}",
-        text(&output.stdout),
-        text(&output.stderr)
-    );
+    exits(&output, 0);
     let run = json(&output);
     let traffic = run["recorded"]["traffic"].as_array().expect("traffic");
     let bytes = |n: usize| traffic[n]["details"]["bytes"].as_u64();
@@ -1021,6 +1001,6 @@ fn a_fault_of_a_model_nic_is_found_and_a_clean_one_has_none() {
         fs::write(&path, plan).expect("plan written");
         let out = dir.path().join("run").display().to_string();
         let output = midwire(&["run", &path.display().to_string(), "--out", &out]);
-        assert_eq!(code(&output), wanted, "{}", text(&output.stdout));
+        exits(&output, wanted);
     }
 }
