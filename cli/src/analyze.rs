@@ -30,22 +30,19 @@ pub struct Analyze {
 
 /// What the NICs were asked to do: what they did is held against it.
 #[derive(Args)]
+#[command(next_help_heading = "What the NICs were set to")]
 struct Asked {
     /// Timeout of the queue pairs: 4.096 µs · 2^N
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..32), help_heading = "What the NICs were set to")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..32))]
     timeout: Option<u8>,
     /// Retries without progress that the queue pairs may take
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..8), help_heading = "What the NICs were set to")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..8))]
     retry_count: Option<u8>,
     /// Least time between congestion notifications, in µs
-    #[arg(
-        long,
-        value_name = "MICROSECONDS",
-        help_heading = "What the NICs were set to"
-    )]
+    #[arg(long, value_name = "MICROSECONDS")]
     cnp_interval: Option<u32>,
     /// What that time counts for: qp, ip or port
-    #[arg(long, value_name = "SCOPE", value_parser = scope, help_heading = "What the NICs were set to")]
+    #[arg(long, value_name = "SCOPE", value_parser = scope)]
     cnp_scope: Option<Scope>,
 }
 
