@@ -5,6 +5,7 @@
 
 mod analyze;
 mod export;
+mod import;
 mod nic;
 mod provider;
 mod run;
@@ -47,6 +48,9 @@ enum Command {
     Analyze(analyze::Analyze),
     /// Write the capture of a run in another format
     Export(export::Export),
+    /// Make a plan of a test of another tool
+    #[command(subcommand)]
+    Import(import::Import),
     /// Print the plan of a run with what happened, packet by packet, in place of its events
     Events {
         /// Directory of the run
@@ -104,6 +108,7 @@ fn main() -> ExitCode {
         Command::Schema => print_json(&plan::schema()).map(|()| 0),
         Command::Analyze(analyze) => analyze.carry_out(),
         Command::Export(export) => export.write(),
+        Command::Import(import) => import.write(),
         Command::Events { from } => events(&from),
         Command::Card(CardCommand::Serve(serve)) => serve.run(),
         Command::Card(CardCommand::Info { card }) => card.info(),

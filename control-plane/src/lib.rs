@@ -19,6 +19,7 @@ mod explicit;
 #[cfg(test)]
 mod fixture;
 pub mod junit;
+pub mod lumina;
 mod measure;
 pub mod merge;
 pub mod plan;

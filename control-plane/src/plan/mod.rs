@@ -1065,6 +1065,15 @@ pub struct PlanError {
     pub mistakes: Vec<Mistake>,
 }
 
+impl PlanError {
+    pub(crate) fn one(file: &str, place: Place, message: String) -> Self {
+        PlanError {
+            file: file.to_owned(),
+            mistakes: vec![Mistake { place, message }],
+        }
+    }
+}
+
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, Mistake { place, message }) in self.mistakes.iter().enumerate() {
@@ -1087,26 +1096,17 @@ const MAX_TEXT: usize = 16 << 20;
 impl Plan {
     /// Reads and checks a plan; `file` names it in mistakes.
     pub fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
-        let fail = |place, message| PlanError {
-            file: file.to_owned(),
-            mistakes: vec![Mistake { place, message }],
-        };
-        if text.len() > MAX_TEXT {
-            let message = format!("{} bytes: a plan has at most {MAX_TEXT}", text.len());
-            return Err(fail(Place::START, message));
-        }
-        let yaml = |error: serde_saphyr::Error| {
-            let (place, message) = explain(&error);
-            fail(place, message)
-        };
-        let tree: source::Node =
-            serde_saphyr::from_str_with_options(text, options()).map_err(yaml)?;
+        let tree: source::Node = read_yaml(file, text)?;
         // The version first: what else a plan of another version says can't be judged.
         if tree.has("version") && tree.unsigned("version") != Some(VERSION.into()) {
             let message = format!("version: this midwire reads version {VERSION} of plans");
-            return Err(fail(tree.place(source::at!["version"]), message));
+            return Err(PlanError::one(
+                file,
+                tree.place(source::at!["version"]),
+                message,
+            ));
         }
-        let plan: Plan = serde_saphyr::from_str_with_options(text, options()).map_err(yaml)?;
+        let plan: Plan = read_yaml(file, text)?;
         let mut mistakes = check::check(&plan, &tree);
         if mistakes.is_empty() {
             return Ok(plan);
@@ -1120,23 +1120,7 @@ impl Plan {
 
     /// Reads and checks the bytes of a plan; text that is not UTF-8 is a mistake like others.
     pub fn parse_bytes(file: &str, bytes: &[u8]) -> Result<Plan, PlanError> {
-        std::str::from_utf8(bytes)
-            .map_err(|error| {
-                let good = &bytes[..error.valid_up_to()];
-                let line = good.iter().filter(|&&byte| byte == b'\n').count() as u64 + 1;
-                let start = good
-                    .iter()
-                    .rposition(|&byte| byte == b'\n')
-                    .map_or(0, |at| at + 1);
-                let column = String::from_utf8_lossy(&good[start..]).chars().count() as u64 + 1;
-                let place = Place { line, column };
-                let message = "not UTF-8: a plan is YAML in UTF-8".to_owned();
-                PlanError {
-                    file: file.to_owned(),
-                    mistakes: vec![Mistake { place, message }],
-                }
-            })
-            .and_then(|text| Plan::parse(file, text))
+        Plan::parse(file, read_text(file, bytes)?)
     }
 
     /// Reads and checks a file; gives its text too.
@@ -1269,6 +1253,33 @@ impl fmt::Display for Event {
         }
         Ok(())
     }
+}
+
+/// The text of a file: one that is not UTF-8 has its mistake there.
+pub(crate) fn read_text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, PlanError> {
+    std::str::from_utf8(bytes).map_err(|error| {
+        let good = &bytes[..error.valid_up_to()];
+        let line = good.iter().filter(|&&byte| byte == b'\n').count() as u64 + 1;
+        let start = good
+            .iter()
+            .rposition(|&byte| byte == b'\n')
+            .map_or(0, |at| at + 1);
+        let column = String::from_utf8_lossy(&good[start..]).chars().count() as u64 + 1;
+        let message = "not UTF-8: expected YAML in UTF-8".to_owned();
+        PlanError::one(file, Place { line, column }, message)
+    })
+}
+
+/// Reads YAML; `file` names it in mistakes.
+pub(crate) fn read_yaml<T: de::DeserializeOwned>(file: &str, text: &str) -> Result<T, PlanError> {
+    if text.len() > MAX_TEXT {
+        let message = format!("{} bytes: expected at most {MAX_TEXT}", text.len());
+        return Err(PlanError::one(file, Place::START, message));
+    }
+    serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
+        let (place, message) = explain(&error);
+        PlanError::one(file, place, message)
+    })
 }
 
 /// Limits under which no text can exhaust stack or memory.
