@@ -5,19 +5,21 @@ use std::fmt;
 use std::str::FromStr;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::{self, Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use midwire_endpoints::Port;
 use midwire_trace::Lane;
 use midwire_trace::packet::syndrome;
 
+use super::short::{self, ShortForm, short_form};
 use super::values::text_value;
 use super::{Transport, lane_from};
 
-/// A frame that is made in answer to a packet: its name, or a mapping with its options.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
+/// A frame that is made in answer to the packet.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(remote = "Self", rename_all = "kebab-case")]
+#[schemars(inline, transform = short::schema::<Self>)]
 pub enum Inject {
     /// A TCP reset.
     Rst(Rst),
@@ -33,24 +35,30 @@ pub enum Inject {
     Frame(Frame),
 }
 
-/// The long form of [`Inject`].
-#[derive(Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-enum InjectMap {
-    /// A TCP reset.
-    Rst(Rst),
-    /// An acknowledgement: TCP's, or RoCE's when it has a queue pair.
-    Ack(Ack),
-    /// A RoCE negative acknowledgement.
-    Nak(Nak),
-    /// A RoCE congestion notification.
-    Cnp(Cnp),
-    /// An Ethernet pause frame.
-    Pause(Pause),
-    /// These bytes.
-    Frame(Frame),
+impl ShortForm for Inject {
+    const EXPECTED: &str = "rst, ack, nak, cnp or pause, or a mapping of one of these or frame";
+
+    fn from_word(word: &str) -> Option<Result<Self, String>> {
+        Some(Ok(match word {
+            "rst" => Inject::Rst(Rst::default()),
+            "ack" => Inject::Ack(Ack::default()),
+            "nak" => Inject::Nak(Nak::default()),
+            "cnp" => Inject::Cnp(Cnp::default()),
+            "pause" => Inject::Pause(Pause::default()),
+            _ => return None,
+        }))
+    }
+
+    fn from_map<'de, D: Deserializer<'de>>(map: D) -> Result<Self, D::Error> {
+        Self::deserialize(map)
+    }
+
+    fn short_schema() -> Schema {
+        json_schema!({"type": "string", "enum": ["rst", "ack", "nak", "cnp", "pause"]})
+    }
 }
+
+short_form!(Inject);
 
 /// Where a frame that is made goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -257,65 +265,35 @@ impl Priorities {
 }
 
 /// A frame of these bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(remote = "Self", deny_unknown_fields)]
+#[schemars(inline, transform = short::schema::<Self>)]
 pub struct Frame {
     /// From the destination address on, without FCS.
     pub bytes: FrameBytes,
-    /// Where it goes.
+    /// Where it goes. Default sender.
+    #[serde(default)]
     pub toward: Toward,
 }
 
-/// The long form of [`Frame`].
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(inline)]
-struct FrameMap {
-    /// From the destination address on, without FCS.
-    bytes: FrameBytes,
-    /// Where it goes. Default sender.
-    #[serde(default)]
-    toward: Toward,
-}
+impl ShortForm for Frame {
+    const EXPECTED: &str = "the bytes of a frame in hexadecimal, or a mapping of bytes and toward";
 
-const FRAME_EXPECTED: &str =
-    "the bytes of a frame in hexadecimal, or a mapping of bytes and toward";
+    fn from_word(word: &str) -> Option<Result<Self, String>> {
+        let toward = Toward::default();
+        Some(word.parse().map(|bytes| Frame { bytes, toward }))
+    }
 
-impl<'de> Deserialize<'de> for Frame {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Frame;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(FRAME_EXPECTED)
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Frame, E> {
-                let bytes = text.parse().map_err(E::custom)?;
-                let toward = Toward::default();
-                Ok(Frame { bytes, toward })
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Frame, A::Error> {
-                let map = de::value::MapAccessDeserializer::new(map);
-                let FrameMap { bytes, toward } = FrameMap::deserialize(map)?;
-                Ok(Frame { bytes, toward })
-            }
-        }
-        deserializer.deserialize_any(Reader)
+    fn from_map<'de, D: Deserializer<'de>>(map: D) -> Result<Self, D::Error> {
+        Self::deserialize(map)
+    }
+
+    fn short_schema() -> Schema {
+        FrameBytes::json_schema(&mut SchemaGenerator::default())
     }
 }
 
-impl JsonSchema for Frame {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Frame".into()
-    }
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let bytes = generator.subschema_for::<FrameBytes>();
-        let map = generator.subschema_for::<FrameMap>();
-        json_schema!({"anyOf": [bytes, map], "description": FRAME_EXPECTED})
-    }
-}
+short_form!(Frame);
 
 /// The bytes of a frame, written in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -356,61 +334,6 @@ text_value!(
     None,
     json_schema!({"type": "string", "pattern": r"^\s*([0-9A-Fa-f]\s*){28,4094}$", "description": BYTES_EXPECTED})
 );
-
-const EXPECTED: &str = "rst, ack, nak, cnp or pause, or a mapping of one of these or frame";
-
-impl<'de> Deserialize<'de> for Inject {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Inject;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(EXPECTED)
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Inject, E> {
-                match text {
-                    "rst" => Ok(Inject::Rst(Rst::default())),
-                    "ack" => Ok(Inject::Ack(Ack::default())),
-                    "nak" => Ok(Inject::Nak(Nak::default())),
-                    "cnp" => Ok(Inject::Cnp(Cnp::default())),
-                    "pause" => Ok(Inject::Pause(Pause::default())),
-                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
-                }
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Inject, A::Error> {
-                let map = de::value::MapAccessDeserializer::new(map);
-                Ok(match InjectMap::deserialize(map)? {
-                    InjectMap::Rst(rst) => Inject::Rst(rst),
-                    InjectMap::Ack(ack) => Inject::Ack(ack),
-                    InjectMap::Nak(nak) => Inject::Nak(nak),
-                    InjectMap::Cnp(cnp) => Inject::Cnp(cnp),
-                    InjectMap::Pause(pause) => Inject::Pause(pause),
-                    InjectMap::Frame(frame) => Inject::Frame(frame),
-                })
-            }
-        }
-        deserializer.deserialize_any(Reader)
-    }
-}
-
-impl JsonSchema for Inject {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Inject".into()
-    }
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let map = generator.subschema_for::<InjectMap>();
-        json_schema!({
-            "anyOf": [
-                {"type": "string", "enum": ["rst", "ack", "nak", "cnp", "pause"]},
-                map,
-            ],
-            "description": "A frame that is made in answer to the packet.",
-        })
-    }
-}
 
 impl Inject {
     /// What it is called.

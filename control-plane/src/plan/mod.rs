@@ -9,6 +9,7 @@ mod check;
 mod edit;
 mod inject;
 mod rdma;
+mod short;
 pub(crate) mod source;
 mod values;
 
@@ -18,16 +19,16 @@ use std::path::{Path, PathBuf};
 use midwire_endpoints::traffic::Direction;
 use midwire_endpoints::{Port, TapHost};
 use midwire_trace::Lane;
-use schemars::JsonSchema;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
+use schemars::{JsonSchema, Schema, json_schema};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_saphyr::{MessageFormatter, RenderOptions, SnippetMode, UserMessageFormatter};
 
 pub use edit::{Base, Break, Corrupt, Ecn, HexBytes, Mend, Set, TcpFlags};
 pub use inject::{Ack, Cnp, Frame, FrameBytes, Inject, Nak, Pause, Priorities, Rst, Toward};
 pub use rdma::{CounterExpectation, Dcqcn, RdmaTraffic, RnicEndpoint, Verb};
+use short::{ShortForm, short_form};
 pub use source::Place;
-use values::number_or_map;
 pub use values::{
     Duration, IterationRange, Iterations, Network, Numbers, Probability, RunLength, Size,
 };
@@ -559,26 +560,33 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What happens to a packet: `drop`, `ecn`, `none`, or a mapping that can combine several.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
+/// What happens to the packet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(remote = "Self", deny_unknown_fields, default)]
+#[schemars(inline, transform = short::schema::<Self>)]
 pub struct Action {
     /// The packet does not leave.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub drop: bool,
-    /// What the ECN field becomes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// What the ECN field becomes, true: CE. The IPv4 checksum is mended.
+    #[serde(
+        deserialize_with = "edit::ecn",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(schema_with = "edit::ecn_schema")]
     pub ecn: Option<Ecn>,
-    /// Header fields or bytes are rewritten.
+    /// Header fields are rewritten, by name, or up to 8 bytes at an offset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set: Option<Set>,
     /// One byte is changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub corrupt: Option<Corrupt>,
-    /// Checksums that it leaves with wrong.
+    /// Checksums that the packet leaves with wrong.
     #[serde(rename = "break", skip_serializing_if = "Break::is_none")]
     pub broken: Break,
     /// So many bytes of the frame are kept, without FCS.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10239))]
     pub truncate: Option<u32>,
     /// The packet leaves this much later.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -589,120 +597,35 @@ pub struct Action {
     /// The packet leaves more than once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<Duplicate>,
-    /// A frame is made in answer to it.
+    /// A frame is made in answer to it and sent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inject: Option<Inject>,
 }
 
-/// The long form of [`Action`].
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(inline)]
-struct ActionMap {
-    /// The packet does not leave.
-    #[serde(default)]
-    drop: bool,
-    /// What the ECN field becomes, true: CE. The IPv4 checksum is mended.
-    #[serde(default, deserialize_with = "edit::ecn")]
-    #[schemars(schema_with = "edit::ecn_schema")]
-    ecn: Option<Ecn>,
-    /// Header fields are rewritten, by name, or up to 8 bytes at an offset.
-    #[serde(default)]
-    set: Option<Set>,
-    /// One byte is changed.
-    #[serde(default)]
-    corrupt: Option<Corrupt>,
-    /// Checksums that the packet leaves with wrong.
-    #[serde(default, rename = "break")]
-    broken: Break,
-    /// So many bytes of the frame are kept, without FCS.
-    #[serde(default)]
-    #[schemars(range(min = 1, max = 10239))]
-    truncate: Option<u32>,
-    /// The packet leaves this much later.
-    #[serde(default)]
-    delay: Option<Duration>,
-    /// Later packets leave before it.
-    #[serde(default)]
-    reorder: Option<Reorder>,
-    /// The packet leaves more than once.
-    #[serde(default)]
-    duplicate: Option<Duplicate>,
-    /// A frame is made in answer to it and sent.
-    #[serde(default)]
-    inject: Option<Inject>,
-}
+impl ShortForm for Action {
+    const EXPECTED: &str = "drop, ecn, none, or a mapping of drop, ecn, set, corrupt, break, truncate, delay, reorder, duplicate and inject";
 
-impl<'de> Deserialize<'de> for Action {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Action;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(
-                    "drop, ecn, none, or a mapping of drop, ecn, set, corrupt, break, truncate, delay, reorder, duplicate and inject",
-                )
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Action, E> {
-                match text {
-                    "none" => Ok(Action::default()),
-                    "drop" => Ok(Action {
-                        drop: true,
-                        ..Action::default()
-                    }),
-                    "ecn" => Ok(Action {
-                        ecn: Some(Ecn::Ce),
-                        ..Action::default()
-                    }),
-                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
-                }
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Action, A::Error> {
-                let ActionMap {
-                    drop,
-                    ecn,
-                    set,
-                    corrupt,
-                    broken,
-                    truncate,
-                    delay,
-                    reorder,
-                    duplicate,
-                    inject,
-                } = Deserialize::deserialize(de::value::MapAccessDeserializer::new(map))?;
-                Ok(Action {
-                    drop,
-                    ecn,
-                    set,
-                    corrupt,
-                    broken,
-                    truncate,
-                    delay,
-                    reorder,
-                    duplicate,
-                    inject,
-                })
-            }
+    fn from_word(word: &str) -> Option<Result<Self, String>> {
+        let mut action = Self::default();
+        match word {
+            "none" => {}
+            "drop" => action.drop = true,
+            "ecn" => action.ecn = Some(Ecn::Ce),
+            _ => return None,
         }
-        deserializer.deserialize_any(Reader)
+        Some(Ok(action))
+    }
+
+    fn from_map<'de, D: Deserializer<'de>>(map: D) -> Result<Self, D::Error> {
+        Self::deserialize(map)
+    }
+
+    fn short_schema() -> Schema {
+        json_schema!({"type": "string", "enum": ["none", "drop", "ecn"]})
     }
 }
 
-impl JsonSchema for Action {
-    fn inline_schema() -> bool {
-        true
-    }
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Action".into()
-    }
-    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        let map = generator.subschema_for::<ActionMap>();
-        schemars::json_schema!({
-            "anyOf": [{"type": "string", "enum": ["none", "drop", "ecn"]}, map],
-            "description": "What happens to the packet.",
-        })
-    }
-}
+short_form!(Action);
 
 impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -767,13 +690,16 @@ impl Action {
     }
 }
 
-/// A packet that leaves after packets that came later: a number of packets of its connection, or
-/// a mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+/// Later packets that leave before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(remote = "Self", deny_unknown_fields)]
+#[schemars(inline, transform = short::schema::<Self>)]
 pub struct Reorder {
-    /// So many leave before it.
+    /// So many later packets leave before it.
+    #[schemars(range(min = 1, max = 65535))]
     pub after: u32,
-    /// Whose.
+    /// Whose packets count. Default connection.
+    #[serde(default)]
     pub of: ReorderScope,
 }
 
@@ -788,39 +714,25 @@ pub enum ReorderScope {
     Lane,
 }
 
-/// The long form of [`Reorder`].
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(inline)]
-struct ReorderMap {
-    /// So many later packets leave before it.
-    #[schemars(range(min = 1, max = 65535))]
-    after: u32,
-    /// Whose packets count. Default connection.
-    #[serde(default)]
-    of: ReorderScope,
-}
+impl ShortForm for Reorder {
+    const EXPECTED: &str = "a number of packets, or a mapping of after and of";
 
-impl From<ReorderMap> for Reorder {
-    fn from(ReorderMap { after, of }: ReorderMap) -> Self {
-        Reorder { after, of }
-    }
-}
-
-impl From<u32> for Reorder {
-    fn from(after: u32) -> Self {
+    fn from_number(number: u64) -> Option<Self> {
+        let after = number.try_into().ok()?;
         let of = ReorderScope::default();
-        Reorder { after, of }
+        Some(Reorder { after, of })
+    }
+
+    fn from_map<'de, D: Deserializer<'de>>(map: D) -> Result<Self, D::Error> {
+        Self::deserialize(map)
+    }
+
+    fn short_schema() -> Schema {
+        json_schema!({"type": "integer", "minimum": 1, "maximum": 65535})
     }
 }
 
-number_or_map!(
-    Reorder,
-    ReorderMap,
-    65535,
-    "a number of packets, or a mapping of after and of",
-    "Later packets that leave before it."
-);
+short_form!(Reorder);
 
 impl fmt::Display for Reorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -832,27 +744,18 @@ impl fmt::Display for Reorder {
     }
 }
 
-/// Copies of a packet: their number, or a mapping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+/// Copies besides the packet itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(remote = "Self", deny_unknown_fields)]
+#[schemars(inline, transform = short::schema::<Self>)]
 pub struct Duplicate {
-    /// How many besides the packet itself.
-    pub copies: u32,
-    /// From the packet to its first copy, and from copy to copy.
-    pub gap: Duration,
-}
-
-/// The long form of [`Duplicate`].
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(inline)]
-struct DuplicateMap {
     /// How many besides the packet itself. Default 1.
     #[serde(default = "one_copy")]
     #[schemars(range(min = 1, max = 255))]
-    copies: u32,
+    pub copies: u32,
     /// From the packet to its first copy, and from copy to copy. Default 0ns: back to back.
     #[serde(default = "no_gap")]
-    gap: Duration,
+    pub gap: Duration,
 }
 
 fn one_copy() -> u32 {
@@ -863,26 +766,25 @@ fn no_gap() -> Duration {
     Duration(0)
 }
 
-impl From<DuplicateMap> for Duplicate {
-    fn from(DuplicateMap { copies, gap }: DuplicateMap) -> Self {
-        Duplicate { copies, gap }
-    }
-}
+impl ShortForm for Duplicate {
+    const EXPECTED: &str = "a number of copies, or a mapping of copies and gap";
 
-impl From<u32> for Duplicate {
-    fn from(copies: u32) -> Self {
+    fn from_number(number: u64) -> Option<Self> {
+        let copies = number.try_into().ok()?;
         let gap = no_gap();
-        Duplicate { copies, gap }
+        Some(Duplicate { copies, gap })
+    }
+
+    fn from_map<'de, D: Deserializer<'de>>(map: D) -> Result<Self, D::Error> {
+        Self::deserialize(map)
+    }
+
+    fn short_schema() -> Schema {
+        json_schema!({"type": "integer", "minimum": 1, "maximum": 255})
     }
 }
 
-number_or_map!(
-    Duplicate,
-    DuplicateMap,
-    255,
-    "a number of copies, or a mapping of copies and gap",
-    "Copies besides the packet itself."
-);
+short_form!(Duplicate);
 
 impl fmt::Display for Duplicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

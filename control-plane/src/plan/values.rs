@@ -781,60 +781,7 @@ impl JsonSchema for Probability {
     }
 }
 
-/// Makes a value readable as a number from 1, its short form, and as a mapping, its long one. It
-/// is made from either by `From`.
-macro_rules! number_or_map {
-    ($type:ty, $map:ty, $most:literal, $expected:literal, $about:literal) => {
-        impl<'de> Deserialize<'de> for $type {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Reader;
-                impl<'de> Visitor<'de> for Reader {
-                    type Value = $type;
-                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str($expected)
-                    }
-                    fn visit_u64<E: de::Error>(self, value: u64) -> Result<$type, E> {
-                        let unexpected = de::Unexpected::Unsigned(value);
-                        u32::try_from(value)
-                            .map(<$type>::from)
-                            .map_err(|_| E::invalid_value(unexpected, &self))
-                    }
-                    fn visit_i64<E: de::Error>(self, value: i64) -> Result<$type, E> {
-                        let unexpected = de::Unexpected::Signed(value);
-                        u32::try_from(value)
-                            .map(<$type>::from)
-                            .map_err(|_| E::invalid_value(unexpected, &self))
-                    }
-                    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<$type, A::Error> {
-                        let map = de::value::MapAccessDeserializer::new(map);
-                        <$map>::deserialize(map).map(<$type>::from)
-                    }
-                }
-                deserializer.deserialize_any(Reader)
-            }
-        }
-
-        impl JsonSchema for $type {
-            fn inline_schema() -> bool {
-                true
-            }
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                stringify!($type).into()
-            }
-            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                let map = generator.subschema_for::<$map>();
-                schemars::json_schema!({
-                    "anyOf": [
-                        {"type": "integer", "minimum": 1, "maximum": $most},
-                        map,
-                    ],
-                    "description": $about,
-                })
-            }
-        }
-    };
-}
-pub(super) use {number_or_map, text_value};
+pub(super) use text_value;
 
 #[cfg(test)]
 mod tests {
