@@ -220,12 +220,15 @@ fn timeouts_and_retries() {
     assert_eq!(packet(second.again), Some(5));
 
     for (waits, expected) in [
-        (&[TIMEOUT_14 - 1][..], Rule::TimeoutTooEarly),
-        (&[4 * TIMEOUT_14 + 1], Rule::TimeoutTooLate),
+        (&[TIMEOUT_14 - 1_001][..], Rule::TimeoutTooEarly),
+        (&[4 * TIMEOUT_14 + 1_001], Rule::TimeoutTooLate),
         (&[TIMEOUT_14; 3], Rule::TooManyRetries),
     ] {
         assert_eq!(rules(&timeouts(waits).analysis_with(settings)), [expected]);
     }
+    // As exact as a clock with steps of 1 µs.
+    let exact = timeouts(&[TIMEOUT_14 - 1_000, 4 * TIMEOUT_14 + 1_000]);
+    assert_eq!(rules(&exact.analysis_with(settings)), []);
     // Without knowing the setting: one explains times up to four times as long.
     assert_eq!(
         rules(&timeouts(&[TIMEOUT_14, 4 * TIMEOUT_14]).analysis()),

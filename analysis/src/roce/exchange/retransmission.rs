@@ -9,6 +9,9 @@ use crate::text::span;
 
 /// The shortest timeout there is, that of setting 1.
 const SHORTEST_TIMEOUT_NS: u64 = 8_192;
+/// Times are no more exact than the steps of the clock that took them: a few ns of the card's, 1 µs
+/// of many others'.
+const CLOCK_STEP_NS: u64 = 1_000;
 /// A requester that has not obeyed a NAK for this long doesn't mean to.
 const OBEYS_WITHIN_NS: u64 = 1_000_000_000;
 /// A requester that goes back this long after a NAK may not have heard it.
@@ -236,9 +239,9 @@ impl Exchange {
                 span(least),
                 span(4 * least)
             );
-            if waited < least {
+            if waited + CLOCK_STEP_NS < least {
                 find(Rule::TimeoutTooEarly, what);
-            } else if waited > 4 * least {
+            } else if waited > 4 * least + CLOCK_STEP_NS {
                 find(Rule::TimeoutTooLate, what);
             }
         }
