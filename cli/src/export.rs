@@ -6,6 +6,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use midwire_control::lumina;
 use midwire_control::run_file::{RunFile, files};
 use midwire_trace::{Capture, export};
 
@@ -13,7 +14,7 @@ use crate::{Failure, say};
 
 /// Options of `midwire export`.
 #[derive(Args)]
-#[group(id = "format", required = true, multiple = true, args = ["pcapng", "csv"])]
+#[group(id = "format", required = true, multiple = true, args = ["pcapng", "csv", "lumina"])]
 pub struct Export {
     /// Directory of the run
     run: PathBuf,
@@ -23,6 +24,9 @@ pub struct Export {
     /// Write CSV, a line a record
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write what Lumina's analyzers read: `lumina-analyzer -f DIR/config.yml`
+    #[arg(long, value_name = "DIR")]
+    lumina: Option<PathBuf>,
 }
 
 impl Export {
@@ -64,8 +68,37 @@ impl Export {
             finish(out, path)?;
             say(&format!("{}: {records} records", path.display()))?;
         }
+        if let Some(path) = &self.lumina {
+            let (done, whole) = lumina::export(&run, &self.run, path)?;
+            say(&lumina_done(path, &done, whole))?;
+        }
         Ok(0)
     }
+}
+
+/// What was exported, and what has no place in Lumina's layout.
+fn lumina_done(path: &Path, done: &lumina::Exported, whole: bool) -> String {
+    let mut text = format!(
+        "{}: {} packets",
+        path.display(),
+        done.packets.iter().sum::<u64>()
+    );
+    for (count, what) in [
+        (done.nameless, "with events that Lumina has no code for"),
+        (done.cut, "left out, of which too few bytes were captured"),
+        (
+            done.others,
+            "left out, which are not RoCEv2 over IPv4 without tags",
+        ),
+    ] {
+        if count > 0 {
+            text += &format!(", {count} {what}");
+        }
+    }
+    if !whole {
+        text += "; no counters and queue pairs, which only one entry of rdma traffic has";
+    }
+    text
 }
 
 /// Bits per second of the ports, by the width of the card's data path.

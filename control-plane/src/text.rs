@@ -3,7 +3,17 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::Serialize;
+
 pub(crate) use midwire_analysis::text::{Align, columns, span as time};
+
+/// The word that JSON and plans have for a value of few.
+pub(crate) fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
 
 /// `once`, `3 times`.
 pub(crate) fn times(n: u64) -> String {

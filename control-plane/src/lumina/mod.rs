@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A test file of [Lumina](https://doi.org/10.1145/3603269.3604837) as a plan.
+//! [Lumina](https://doi.org/10.1145/3603269.3604837): its test files as plans, and runs as it leaves
+//! its own.
 //!
-//! Queue pairs, packets and rounds keep their numbers. What a plan can't say is a mistake, and
+//! Of a test file queue pairs, packets and rounds keep their numbers. What a plan can't say is a mistake, and
 //! what needs no saying here is told in the plan's comment, each with its line.
 
+mod export;
 mod test_file;
 
 use std::fmt::Display;
 use std::path::Path;
 
 use midwire_endpoints::rnic::{Fault, Profile};
-use serde::Serialize;
 use serde_saphyr::{Location, Spanned};
 
 use crate::plan::{Mistake, Place, Plan, PlanError, read_text, read_yaml};
 use crate::select::MAX_POSITIONS;
+use crate::text::word;
+pub use export::{Exported, export};
 use test_file::{DataEvent, EventType, Host, IntegerOrText, NicType, TestFile, Traffic};
 
 /// The plan that a test file of Lumina comes to, as YAML that was checked. `profile` replaces what
@@ -441,14 +444,6 @@ fn named(kind: NicType) -> Profile {
         NicType::Cx5 => Profile::Cx5,
         NicType::Cx6 => Profile::Cx6Dx,
         NicType::E810 => Profile::E810,
-    }
-}
-
-/// The word that a plan has for it.
-fn word(value: &impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(word)) => word,
-        _ => String::new(),
     }
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A capture in the formats of others: pcapng for packet tools, CSV for tables.
+//! A capture in the formats of others: pcapng for packet tools, CSV for tables, Lumina's for its
+//! analyzers.
 
 pub mod csv;
+pub mod lumina;
 pub mod pcapng;
