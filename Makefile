@@ -4,6 +4,7 @@
 # make test   all checks and tests
 # make prove  proves the core's modules; minutes of CPU time
 # make synth  synthesizes the core's blocks; an hour of CPU time
+# make suite  tests all model NICs and writes docs/suite.md
 # make bench  measures and prints; slow figures never run in the tests
 # make regs   regenerates what comes from the register map
 SHELL := /bin/bash
@@ -16,7 +17,7 @@ MIDWIRE := target/release/midwire
 CARGO := cargo
 CARGO_FLAGS := --release --locked
 
-.PHONY: demo test bench build tools regs lint prove synth test-rtl test-rust format clean need
+.PHONY: demo test bench suite build tools regs lint prove synth test-rtl test-rust format clean need
 
 demo: build
 	$(MIDWIRE) run plans/tcp-retransmit.yaml
@@ -57,6 +58,10 @@ test-rust: tools
 	$(CARGO) test $(CARGO_FLAGS) --workspace
 
 test: lint test-rtl test-rust
+
+# Findings are what it is for.
+suite: build
+	$(MIDWIRE) suite rnic --all --write docs/suite.md || [ $$? = 1 ]
 
 bench: build
 	$(CARGO) run $(CARGO_FLAGS) -p midwire-hw-tests --bin bench

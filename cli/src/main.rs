@@ -10,6 +10,7 @@ mod nic;
 mod provider;
 mod run;
 mod serve;
+mod suite;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -51,6 +52,9 @@ enum Command {
     /// Make a plan of a test of another tool
     #[command(subcommand)]
     Import(import::Import),
+    /// Run all tests of a kind of device, and say what was found beside what is known
+    #[command(subcommand)]
+    Suite(suite::Suite),
     /// Print the plan of a run with what happened, packet by packet, in place of its events
     Events {
         /// Directory of the run
@@ -109,6 +113,7 @@ fn main() -> ExitCode {
         Command::Analyze(analyze) => analyze.carry_out(),
         Command::Export(export) => export.write(),
         Command::Import(import) => import.write(),
+        Command::Suite(suite) => suite.carry_out(),
         Command::Events { from } => events(&from),
         Command::Card(CardCommand::Serve(serve)) => serve.run(),
         Command::Card(CardCommand::Info { card }) => card.info(),

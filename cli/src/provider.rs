@@ -5,6 +5,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use midwire_control::bench::{CardProvider, CardRequest, Feed, PortFeed, Provided};
@@ -186,8 +187,9 @@ fn sweep(temporary: &Path) {
     };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let process = name.to_str().and_then(|n| n.strip_prefix("midwire-"));
-        if let Some(Ok(process)) = process.map(str::parse::<u32>)
+        let number = |n: &str| Some(n.strip_prefix("midwire-")?.split('-').next()?.to_owned());
+        let process = name.to_str().and_then(number);
+        if let Some(Ok(process)) = process.map(|process| process.parse::<u32>())
             && !Path::new("/proc").join(process.to_string()).exists()
         {
             // Another user's stays; it is theirs to remove.
@@ -201,7 +203,11 @@ impl Socket {
         use std::os::unix::fs::DirBuilderExt as _;
         let temporary = std::env::temp_dir();
         sweep(&temporary);
-        let directory = temporary.join(format!("midwire-{}", std::process::id()));
+        // A process can have several cards at a time.
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("midwire-{}-{number}", std::process::id());
+        let directory = temporary.join(name);
         let made = |d: &Path| std::fs::DirBuilder::new().mode(0o700).create(d);
         // A process of this number that was killed may have left one.
         let result = match made(&directory) {

@@ -100,7 +100,7 @@ impl Run {
 }
 
 /// Of the exit codes of two runs, the one that counts, by the order of the verdict's rules.
-fn worse(a: u8, b: u8) -> u8 {
+pub fn worse(a: u8, b: u8) -> u8 {
     const ORDER: [u8; 4] = [5, 3, 4, 1];
     ORDER
         .into_iter()
@@ -109,7 +109,7 @@ fn worse(a: u8, b: u8) -> u8 {
 }
 
 /// Set by SIGINT and SIGTERM; a second one ends the program at once.
-fn interrupt() -> Result<Arc<AtomicBool>, Failure> {
+pub fn interrupt() -> Result<Arc<AtomicBool>, Failure> {
     use signal_hook::consts::{SIGINT, SIGTERM};
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -125,7 +125,7 @@ fn interrupt() -> Result<Arc<AtomicBool>, Failure> {
 }
 
 /// A spinner on a terminal, nothing in a pipe.
-fn bar() -> ProgressBar {
+pub fn bar() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }

@@ -27,6 +27,7 @@ mod report;
 mod run;
 pub mod run_file;
 pub mod select;
+pub mod suite;
 pub mod table;
 mod text;
 pub mod triggers;

@@ -55,6 +55,15 @@ pub enum Profile {
 }
 
 impl Profile {
+    /// All of them.
+    pub const ALL: [Profile; 5] = [
+        Profile::Clean,
+        Profile::Cx4Lx,
+        Profile::Cx5,
+        Profile::Cx6Dx,
+        Profile::E810,
+    ];
+
     /// Its faults.
     pub fn faults(self) -> &'static [Fault] {
         match self {

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The suite for RDMA NICs: tests for all that the authors of Lumina found in NICs of their day.
+//!
+//! Each test is a plan, and questions to what it leaves: packets, counters, and what the messages
+//! took. The questions do not know which NIC they are about.
+
+mod table;
+mod tests;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use midwire_analysis::roce::{self, Analysis};
+use midwire_endpoints::Port;
+use midwire_endpoints::rnic::Profile;
+use midwire_trace::Capture;
+use serde::Serialize;
+
+use crate::bench::CardProvider;
+use crate::plan::{Plan, Traffic};
+use crate::run_file::{RunFile, files};
+use crate::text::word;
+use crate::verdict::Outcome;
+use crate::{Error, Options, run};
+pub use table::{markdown, text};
+
+/// A test.
+struct Test {
+    name: &'static str,
+    plan: &'static str,
+    questions: &'static [Question],
+}
+
+/// What is asked of the run of a plan.
+struct Question {
+    about: &'static str,
+    /// What a NIC without fault does.
+    allowed: &'static str,
+    /// What the paper has.
+    paper: &'static str,
+    ask: fn(&Facts) -> Option<Answer>,
+}
+
+/// What was measured, and whether that is a finding.
+struct Answer {
+    measured: String,
+    finding: bool,
+}
+
+/// What a run leaves.
+struct Facts {
+    run: RunFile,
+    capture: Capture,
+    roce: Analysis,
+}
+
+/// How a suite is run.
+pub struct Setting<'a> {
+    /// Directory of the runs; it must be new or empty.
+    pub out: &'a Path,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Runs at the same time.
+    pub threads: usize,
+    /// Makes what brings up the cards.
+    pub provider: &'a (dyn Fn() -> Box<dyn CardProvider> + Sync),
+    /// Hears which NIC's test is over, and how many of how many are.
+    pub progress: &'a (dyn Fn(&str, usize, usize) + Sync),
+    /// Set to break the suite off.
+    pub interrupt: &'a AtomicBool,
+}
+
+/// What a NIC's tests came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The model NIC.
+    pub profile: Profile,
+    /// A line for each question, in the order of the suite.
+    pub lines: Vec<Line>,
+}
+
+/// What a question came to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Line {
+    /// Name of the test, which is that of its plan.
+    pub test: &'static str,
+    /// What was asked.
+    pub about: &'static str,
+    /// What was measured; why not, where it could not be.
+    pub measured: String,
+    /// What a NIC without fault does.
+    pub allowed: &'static str,
+    /// What the paper has.
+    pub paper: &'static str,
+    /// What it is.
+    pub result: Conclusion,
+    /// Directory of the run.
+    pub run: PathBuf,
+}
+
+/// What the answer to a question is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Conclusion {
+    /// As allowed.
+    Fine,
+    /// Not as allowed.
+    Finding,
+    /// The run does not answer it.
+    Open,
+}
+
+impl Report {
+    /// What was found: test and question.
+    pub fn findings(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let found = |line: &&Line| line.result == Conclusion::Finding;
+        self.lines
+            .iter()
+            .filter(found)
+            .map(|line| (line.test, line.about))
+    }
+
+    /// Exit code of a program that ran this.
+    pub fn exit_code(&self) -> u8 {
+        if self
+            .lines
+            .iter()
+            .any(|line| line.result == Conclusion::Open)
+        {
+            Outcome::Environment.exit_code()
+        } else if self.findings().next().is_some() {
+            Outcome::ExpectationFailed.exit_code()
+        } else {
+            Outcome::Pass.exit_code()
+        }
+    }
+}
+
+/// Runs all tests on each of the model NICs.
+pub fn run_all(profiles: &[Profile], setting: &Setting<'_>) -> Result<Vec<Report>, Error> {
+    let jobs: Vec<(Profile, &Test)> = profiles
+        .iter()
+        .flat_map(|profile| tests::ALL.iter().map(move |test| (*profile, test)))
+        .collect();
+    let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let work = || {
+        let mut own = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some((profile, test)) = jobs.get(index) else {
+                return own;
+            };
+            own.push((index, test.run(*profile, setting)));
+            let done = over.fetch_add(1, Ordering::Relaxed) + 1;
+            let name = format!("{} {}", word(profile), test.name);
+            (setting.progress)(&name, done, jobs.len());
+        }
+    };
+    let mut results = std::thread::scope(|scope| {
+        let threads = setting.threads.clamp(1, jobs.len().max(1));
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let joined = workers.into_iter().flat_map(|worker| match worker.join() {
+            Ok(own) => own,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        joined.collect::<Vec<_>>()
+    });
+    results.sort_by_key(|(index, _)| *index);
+    let mut results = results.into_iter().map(|(_, lines)| lines);
+    profiles
+        .iter()
+        .map(|profile| {
+            let of_tests = results.by_ref().take(tests::ALL.len());
+            let lines: Result<Vec<_>, _> = of_tests.collect();
+            Ok(Report {
+                profile: *profile,
+                lines: lines?.into_iter().flatten().collect(),
+            })
+        })
+        .collect()
+}
+
+impl Test {
+    /// The plan's text with another NIC in it.
+    fn plan(&self, profile: Profile) -> String {
+        let profile = format!("profile: {}", word(&profile));
+        self.plan.replace("profile: clean", &profile)
+    }
+
+    fn run(&self, profile: Profile, setting: &Setting<'_>) -> Result<Vec<Line>, Error> {
+        let text = self.plan(profile);
+        let file = format!("{}.yaml", self.name);
+        let plan = Plan::parse(&file, &text)?;
+        let directory = setting.out.join(word(&profile)).join(self.name);
+        let options = Options {
+            plan_file: file.into(),
+            plan_text: text,
+            out: Some(directory.clone()),
+            seed: setting.seed,
+            repeat: (1, 1),
+            progress: &mut |_| {},
+            interrupt: setting.interrupt,
+        };
+        let done = run(&plan, options, &mut *(setting.provider)())?;
+        let facts = Facts::of(done.run, &directory);
+        Ok(self.lines(&facts, &directory))
+    }
+
+    /// The answers to all questions.
+    fn lines(&self, facts: &Result<Facts, String>, directory: &Path) -> Vec<Line> {
+        let line = |question: &Question| {
+            let answer = match facts {
+                Ok(facts) => (question.ask)(facts).ok_or("the run does not show it"),
+                Err(why) => Err(why.as_str()),
+            };
+            let (measured, result) = match answer {
+                Ok(Answer {
+                    measured,
+                    finding: true,
+                }) => (measured, Conclusion::Finding),
+                Ok(Answer { measured, .. }) => (measured, Conclusion::Fine),
+                Err(why) => (why.to_owned(), Conclusion::Open),
+            };
+            Line {
+                test: self.name,
+                about: question.about,
+                measured,
+                allowed: question.allowed,
+                paper: question.paper,
+                result,
+                run: directory.to_owned(),
+            }
+        };
+        self.questions.iter().map(line).collect()
+    }
+}
+
+impl Facts {
+    /// Of a run that went as planned, whatever the NICs did; else the reason.
+    fn of(run: RunFile, directory: &Path) -> Result<Self, String> {
+        if !matches!(
+            run.verdict.outcome,
+            Outcome::Pass | Outcome::ExpectationFailed
+        ) {
+            return Err(run.verdict.reasons.join(" "));
+        }
+        let capture = Capture::open(directory.join(files::CAPTURE)).map_err(|e| e.to_string())?;
+        let rdma = run.recorded.plan.parsed.traffic.first();
+        let settings = match rdma {
+            Some(Traffic::Rdma(rdma)) => roce::Settings {
+                timeout: Some(rdma.timeout),
+                retry_count: Some(rdma.retries),
+                ..roce::Settings::default()
+            },
+            _ => roce::Settings::default(),
+        };
+        let roce = roce::source::capture(&capture, settings).analysis;
+        Ok(Self { run, capture, roce })
+    }
+
+    /// A counter of a NIC.
+    fn counter(&self, port: Port, name: &str) -> Option<u64> {
+        let nics = &self.run.recorded.nics;
+        let nic = nics.iter().find(|nic| nic.endpoint == port)?;
+        nic.counters.get(name).copied()
+    }
+}
