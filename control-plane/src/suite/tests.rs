@@ -8,6 +8,7 @@ use midwire_trace::{Proto, Tap};
 use serde_json::Value;
 
 use super::{Answer, Facts, Question, Test};
+use crate::plan::Traffic;
 use crate::text::time;
 
 macro_rules! test {
@@ -20,17 +21,19 @@ macro_rules! test {
     };
 }
 
+const GO_BACK_N: Question = Question {
+    about: "Go-back-N",
+    allowed: "as specified",
+    paper: "as specified",
+    ask: logic,
+};
+
 /// All of them.
 pub(super) const ALL: [Test; 9] = [
     test!(
         "write-loss",
         [
-            Question {
-                about: "Go-back-N",
-                allowed: "as specified",
-                paper: "as specified",
-                ask: logic,
-            },
+            GO_BACK_N,
             Question {
                 about: "packet out of order to NAK",
                 allowed: "50 µs at most",
@@ -62,12 +65,7 @@ pub(super) const ALL: [Test; 9] = [
     test!(
         "read-loss",
         [
-            Question {
-                about: "Go-back-N",
-                allowed: "as specified",
-                paper: "as specified",
-                ask: logic,
-            },
+            GO_BACK_N,
             Question {
                 about: "response out of order to new request",
                 allowed: "50 µs at most",
@@ -164,16 +162,34 @@ const SWIFT_NS: u64 = 50_000;
 /// Least interval asked for between notifications, and most that it may become.
 const INTERVAL_NS: std::ops::RangeInclusive<u64> = 3_900..=8_000;
 
+/// Rules of what is sent again, from where, and what asks for it.
+const LOGIC: [Rule; 13] = [
+    Rule::NakMissing,
+    Rule::NakRepeated,
+    Rule::NakUnfounded,
+    Rule::NakSkips,
+    Rule::AckUnfounded,
+    Rule::ResponseMisplaced,
+    Rule::ResponseCount,
+    Rule::ResumedAbove,
+    Rule::ResumedBelow,
+    Rule::NotGoBackN,
+    Rule::NotResumed,
+    Rule::ReadExtent,
+    Rule::Unprovoked,
+];
+
 fn logic(facts: &Facts) -> Option<Answer> {
     let losses = facts.roce.recoveries.len();
-    let findings = &facts.roce.findings;
-    let measured = match findings.first() {
+    let mut findings = facts.roce.findings.iter();
+    let first = findings.find(|finding| LOGIC.contains(&finding.rule));
+    let measured = match first {
         None => format!("as specified, {losses} times"),
-        Some(first) => format!("packet {:?}: {}", first.packets, first.what),
+        Some(first) => format!("packets {:?}: {}", first.packets, first.what),
     };
     (losses > 0).then_some(Answer {
         measured,
-        finding: !findings.is_empty(),
+        finding: first.is_some(),
     })
 }
 
@@ -256,10 +272,13 @@ fn timeouts(facts: &Facts) -> Option<Answer> {
 }
 
 fn retries(facts: &Facts) -> Option<Answer> {
+    let [Traffic::Rdma(rdma)] = facts.run.recorded.plan.parsed.traffic.as_slice() else {
+        return None;
+    };
     let most = facts.roce.recoveries.iter().filter_map(|r| r.retry).max()?;
     Some(Answer {
         measured: most.to_string(),
-        finding: Some(most) != facts.roce.settings.retry_count.map(u32::from),
+        finding: most != u32::from(rdma.retries),
     })
 }
 
