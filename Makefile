@@ -5,6 +5,8 @@
 # make prove  proves the core's modules; minutes of CPU time
 # make synth  synthesizes the core's blocks; an hour of CPU time
 # make suite  tests all model NICs and writes docs/suite.md
+# make hosts  builds the kernel and the initramfs of Linux hosts in virtual time, from Debian's packages
+# make test-hosts  tests these
 # make bench  measures and prints; slow figures never run in the tests
 # make regs   regenerates what comes from the register map
 SHELL := /bin/bash
@@ -17,7 +19,7 @@ MIDWIRE := target/release/midwire
 CARGO := cargo
 CARGO_FLAGS := --release --locked
 
-.PHONY: demo test bench suite build tools regs lint prove synth test-rtl test-rust format clean need
+.PHONY: demo test hosts test-hosts bench suite build tools regs lint prove synth test-rtl test-rust format clean need
 
 demo: build
 	$(MIDWIRE) run plans/tcp-retransmit.yaml
@@ -58,6 +60,12 @@ test-rust: tools
 	$(CARGO) test $(CARGO_FLAGS) --workspace
 
 test: lint test-rtl test-rust
+
+hosts:
+	python3 -B hosts/build.py
+
+test-hosts: tools hosts
+	$(CARGO) test $(CARGO_FLAGS) -p midwire-cli -- --ignored --test-threads 1
 
 # Findings are what it is for.
 suite: build
