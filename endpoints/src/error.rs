@@ -31,6 +31,16 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
+    /// A Linux host in virtual time that does not go on.
+    #[error("host {port}: {what}; the end of its console:\n{console}")]
+    Guest {
+        /// The host.
+        port: Port,
+        /// What happened.
+        what: String,
+        /// The last lines on its console.
+        console: String,
+    },
     /// An option of a host that cannot be granted.
     #[error("host {port}: {message}")]
     Option {

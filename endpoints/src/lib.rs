@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is plugged into the card's ports on this machine: two hosts in network namespaces, each
 //! with a TAP whose other side is a port of the virtual card, and the traffic between them; or
-//! [models of RDMA NICs](rnic) in virtual time.
+//! [models of RDMA NICs](rnic) or [whole Linux kernels](linux) in virtual time.
 //!
 //! A host leaves nothing behind. Its namespaces have no names: they are held by threads,
 //! descriptors and processes alone, so they vanish with this process however it ends.
@@ -23,6 +23,7 @@
 
 mod error;
 mod host;
+pub mod linux;
 mod netlink;
 mod options;
 mod payload;
