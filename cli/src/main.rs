@@ -6,6 +6,7 @@
 mod analyze;
 mod export;
 mod import;
+mod linux;
 mod nic;
 mod provider;
 mod run;

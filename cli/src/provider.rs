@@ -13,6 +13,7 @@ use midwire_control::plan::CardTime;
 use midwire_driver::{Backend, Card, KernelVfio, VfioUser};
 use midwire_virtual_card::{Config, Pace, PortConfig, Time, VirtualCard, Width};
 
+use crate::linux::LinuxHost;
 use crate::nic::Nic;
 use crate::{Failure, print_json};
 
@@ -104,6 +105,7 @@ impl CardProvider for Provider {
                 let own = match request.ports {
                     [PortFeed::Tap(_), _] => "makes its own hosts, whose TAPs",
                     [PortFeed::Rnic(_), _] => "makes its own NICs, which",
+                    [PortFeed::Linux(_), _] => "makes its own Linux hosts, which",
                     _ => "plays files, which",
                 };
                 Err(format!(
@@ -152,6 +154,7 @@ fn port(feed: PortFeed) -> PortConfig {
     match feed {
         PortFeed::Tap(fd) => PortConfig::TapFd(fd),
         PortFeed::Rnic(plug) => PortConfig::Participant(Box::new(Nic::new(plug))),
+        PortFeed::Linux(plug) => PortConfig::Participant(Box::new(LinuxHost::new(plug))),
         PortFeed::External
         | PortFeed::Pcap {
             input: None,

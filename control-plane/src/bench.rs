@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use midwire_driver as driver;
-use midwire_endpoints::rnic::Plug;
+use midwire_endpoints::{linux, rnic};
 
 use crate::plan::CardTime;
 
@@ -32,7 +32,9 @@ pub enum PortFeed {
     /// The other side of a TAP: one read or write is one frame.
     Tap(OwnedFd),
     /// A model NIC, in virtual time.
-    Rnic(Plug),
+    Rnic(rnic::Plug),
+    /// A Linux host, in virtual time.
+    Linux(linux::Plug),
     /// Files.
     Pcap {
         /// Frames that come in; none without it.
@@ -63,12 +65,12 @@ pub trait CardProvider {
 
 /// What feeds the ports of a card. Dropping it ends a card that was started for the run.
 pub trait Feed {
-    /// Lets frames of files and model NICs come in.
+    /// Lets frames of files, model NICs and Linux hosts come in.
     fn play(&mut self) -> Result<(), String> {
         Ok(())
     }
 
-    /// True when every frame of files and model NICs has come in and come to rest; always true for
+    /// True when every frame of them has come in and come to rest; always true for
     /// TAPs.
     fn played(&mut self) -> Result<bool, String> {
         Ok(true)

@@ -19,6 +19,7 @@ mod explicit;
 #[cfg(test)]
 mod fixture;
 pub mod junit;
+mod linux_run;
 pub mod lumina;
 mod measure;
 pub mod merge;

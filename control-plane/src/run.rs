@@ -14,11 +14,15 @@ use std::time::{Duration, Instant, SystemTime};
 use midwire_driver as driver;
 use midwire_endpoints as endpoints;
 use midwire_endpoints::rnic::RdmaReport;
-use midwire_endpoints::{rnic, traffic};
+use midwire_endpoints::{linux, rnic, traffic};
 
 use crate::bench::{Capturing, CardProvider, CardRequest, Device, Feed, PortFeed, Provided};
 use crate::compile;
-use crate::plan::{self, Endpoint, Pace, PcapEndpoint, Plan, RnicEndpoint, RunLength, Traffic};
+use crate::linux_run;
+use crate::plan::{
+    self, Endpoint, LinuxEndpoint, LinuxPlace, Pace, PcapEndpoint, Plan, RnicEndpoint, RunLength,
+    Traffic,
+};
 use crate::run_file::{
     CaptureRecord, CardRecord, ConnectionRecord, Findings, NicRecord, PlanRecord, Recorded,
     RunFile, TrafficRecord, files,
@@ -192,13 +196,15 @@ struct Plugged {
     hosts: Option<endpoints::Hosts>,
     /// Either of two model NICs.
     nics: Option<rnic::Plug>,
+    /// Either of two Linux hosts in virtual time.
+    linux: Option<linux::Plug>,
     ports: [PortFeed; 2],
 }
 
 /// A step of a run that could not be done, as a sentence.
-type Step<T> = Result<T, String>;
+pub(crate) type Step<T> = Result<T, String>;
 
-fn said<E: std::fmt::Display>(error: E) -> String {
+pub(crate) fn said<E: std::fmt::Display>(error: E) -> String {
     error.to_string()
 }
 
@@ -225,7 +231,12 @@ impl Stage<'_> {
 
     fn carry_out(&mut self, provider: &mut dyn CardProvider) -> Step<()> {
         self.step("setting up hosts");
-        let Plugged { hosts, nics, ports } = self.endpoints()?;
+        let Plugged {
+            hosts,
+            nics,
+            linux,
+            ports,
+        } = self.endpoints()?;
         if self.interrupted() {
             return Ok(());
         }
@@ -266,6 +277,10 @@ impl Stage<'_> {
 
         // From here on the capture is ended in order, whatever happens.
         let result = self.with_capture(&*device, &*capture, hosts.as_ref(), &mut *feed);
+        if let Some(linux) = &linux {
+            // Whoever still waits for them waits no longer.
+            linux.end();
+        }
         let _ = device.track(false);
         self.step("ending the capture");
         match capture.stop() {
@@ -279,9 +294,16 @@ impl Stage<'_> {
             }
             Err(error) => self.recorded.capture.error = Some(error.to_string()),
         }
-        let read = self.read_card(&*device, &loaded);
+        let mut read = self.read_card(&*device, &loaded);
         if let Some(nics) = &nics {
             self.read_nics(&nics.bed());
+        }
+        if let Some(linux) = &linux {
+            let pair = linux.pair();
+            let records = linux_run::records(self.plan, &pair, self.directory);
+            read = read.and(records.map(|records| self.recorded.traffic = records));
+            let counters = [endpoints::Port::A, endpoints::Port::B].map(|p| pair.counters(p));
+            self.recorded.hosts = serde_json::to_value(counters).ok();
         }
         if let Some(hosts) = &hosts {
             let link = |port| hosts.at(port).counters().ok();
@@ -319,6 +341,7 @@ impl Stage<'_> {
                 Plugged {
                     hosts: Some(hosts),
                     nics: None,
+                    linux: None,
                     ports: [PortFeed::Tap(a), PortFeed::Tap(b)],
                 }
             }
@@ -327,25 +350,30 @@ impl Stage<'_> {
                 Plugged {
                     hosts: None,
                     nics: Some(a.clone()),
+                    linux: None,
                     ports: [PortFeed::Rnic(a), PortFeed::Rnic(b)],
+                }
+            }
+            (Endpoint::Linux(a), Endpoint::Linux(b)) => {
+                let [a, b] = linux::Plug::both(self.linux([a, b])?);
+                Plugged {
+                    hosts: None,
+                    nics: None,
+                    linux: Some(a.clone()),
+                    ports: [PortFeed::Linux(a), PortFeed::Linux(b)],
                 }
             }
             (a, b) => Plugged {
                 hosts: None,
                 nics: None,
+                linux: None,
                 ports: [self.feed(a), self.feed(b)],
             },
         })
     }
 
     fn testbed(&self, a: &RnicEndpoint, b: &RnicEndpoint) -> rnic::Testbed {
-        let config = |nic: &RnicEndpoint, port| {
-            let byte_ps = match self.plan.width() {
-                64 => 800,
-                _ => 80,
-            };
-            nic.config(&self.plan.name, port, byte_ps)
-        };
+        let config = |nic: &RnicEndpoint, port| nic.config(&self.plan.name, port, self.byte_ps());
         let configs = [config(a, endpoints::Port::A), config(b, endpoints::Port::B)];
         let transfers: Vec<_> = (self.plan.traffic.iter())
             .filter_map(|traffic| match traffic {
@@ -354,6 +382,24 @@ impl Stage<'_> {
             })
             .collect();
         rnic::Testbed::new(configs, &transfers, self.seed)
+    }
+
+    /// What a byte takes on the card's lines, in picoseconds.
+    fn byte_ps(&self) -> u64 {
+        match self.plan.width() {
+            64 => 800,
+            _ => 80,
+        }
+    }
+
+    fn linux(&self, hosts: [&LinuxEndpoint; 2]) -> Step<linux::Pair> {
+        let place = LinuxPlace {
+            name: &self.plan.name,
+            base: self.base,
+            byte_ps: self.byte_ps(),
+            seed: self.seed,
+        };
+        linux_run::start(self.plan, hosts, place, self.directory)
     }
 
     /// What the NICs say of their traffic and of themselves.
@@ -379,7 +425,7 @@ impl Stage<'_> {
         let pcap = match endpoint {
             Endpoint::External => return PortFeed::External,
             Endpoint::Pcap(pcap) => pcap,
-            Endpoint::Tap(_) | Endpoint::Rnic(_) => &silent,
+            Endpoint::Tap(_) | Endpoint::Linux(_) | Endpoint::Rnic(_) => &silent,
         };
         PortFeed::Pcap {
             input: pcap.input.as_ref().map(|input| self.base.join(input)),
@@ -403,7 +449,9 @@ impl Stage<'_> {
         }
         self.step("running traffic");
         match self.plan.endpoints.a {
-            Endpoint::Pcap(_) | Endpoint::Rnic(_) => self.play(capture, feed)?,
+            Endpoint::Linux(_) | Endpoint::Pcap(_) | Endpoint::Rnic(_) => {
+                self.play(capture, feed)?;
+            }
             _ if self.plan.traffic.is_empty() => self.last(capture),
             _ => self.traffic(hosts, capture)?,
         }
@@ -411,12 +459,14 @@ impl Stage<'_> {
         self.settle(device, capture)
     }
 
-    /// Lets the frames of files or model NICs come in, to the last.
+    /// Lets the frames of files, model NICs or Linux hosts come in, to the last. For Linux hosts
+    /// the limit is one of virtual time, which they keep themselves.
     fn play(&mut self, capture: &dyn Capturing, feed: &mut dyn Feed) -> Step<()> {
         let deadline = Instant::now() + self.plan.timeouts.traffic.to_std();
         feed.play()?;
         while !self.interrupted() && !feed.played()? {
-            if Instant::now() >= deadline {
+            let endless = matches!(self.plan.endpoints.a, Endpoint::Linux(_));
+            if Instant::now() >= deadline && !endless {
                 return Err(format!(
                     "the frames took longer than {} to come in, see timeouts: traffic",
                     self.plan.timeouts.traffic
@@ -683,22 +733,27 @@ impl Player<'_> {
         for error in report.connections.iter().flat_map(|c| &c.errors).take(3) {
             summary += &format!(", {error}");
         }
-        let way = match tcp.direction {
-            traffic::Direction::Send => "to",
-            traffic::Direction::Receive => "from",
-            traffic::Direction::Both => "to and from",
-        };
         Ok(TrafficRecord {
             number,
-            what: format!(
-                "tcp {} {way} {}, {} × {}",
-                tcp.from, tcp.to, tcp.connections, tcp.bytes
-            ),
+            what: tcp_what(tcp),
             completed: report.completed(),
             summary,
             details: serde_json::to_value(&report).map_err(said)?,
         })
     }
+}
+
+/// A TCP transfer in words.
+pub(crate) fn tcp_what(tcp: &plan::TcpTraffic) -> String {
+    let way = match tcp.direction {
+        traffic::Direction::Send => "to",
+        traffic::Direction::Receive => "from",
+        traffic::Direction::Both => "to and from",
+    };
+    format!(
+        "tcp {} {way} {}, {} × {}",
+        tcp.from, tcp.to, tcp.connections, tcp.bytes
+    )
 }
 
 fn rdma_record(index: usize, rdma: &plan::RdmaTraffic, report: &RdmaReport) -> TrafficRecord {
@@ -743,7 +798,7 @@ fn rdma_record(index: usize, rdma: &plan::RdmaTraffic, report: &RdmaReport) -> T
     }
 }
 
-fn command_record(number: u32, report: &traffic::CommandReport) -> Step<TrafficRecord> {
+pub(crate) fn command_record(number: u32, report: &traffic::CommandReport) -> Step<TrafficRecord> {
     use traffic::Outcome;
     // What the shell says of a program that it can't find, or can't run.
     if let Outcome::Exited { status: 126 | 127 } = report.outcome {

@@ -32,7 +32,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A Linux host in virtual time that does not go on.
-    #[error("host {port}: {what}; the end of its console:\n{console}")]
+    #[error("host {port}: {what}; its console at the end:\n{console}")]
     Guest {
         /// The host.
         port: Port,

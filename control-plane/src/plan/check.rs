@@ -121,7 +121,7 @@ impl<'a> Checker<'a> {
             ),
             (Some(CardTime::Wall), CardTime::Virtual) => self.mistake(
                 at!["card", "time"],
-                "pcap and rnic endpoints live in virtual time: expected time: virtual",
+                "linux, pcap and rnic endpoints live in virtual time: expected time: virtual",
             ),
             _ => {}
         }
@@ -130,9 +130,20 @@ impl<'a> Checker<'a> {
     fn endpoints(&mut self) {
         match (&self.plan.endpoints.a, &self.plan.endpoints.b) {
             (Endpoint::Tap(a), Endpoint::Tap(b)) => {
-                self.tap("a", a);
-                self.tap("b", b);
-                self.neighbours(a, b);
+                for (side, tap) in [("a", a), ("b", b)] {
+                    self.tap(side, tap);
+                    self.host(side, "tap", tap);
+                }
+                self.neighbours("tap", a, b);
+            }
+            (Endpoint::Linux(a), Endpoint::Linux(b)) => {
+                for (side, linux) in [("a", a), ("b", b)] {
+                    for (key, fault) in linux.faults() {
+                        self.mistake(at!["endpoints", side, "linux", key], fault);
+                    }
+                    self.host(side, "linux", &linux.host());
+                }
+                self.neighbours("linux", &a.host(), &b.host());
             }
             (Endpoint::Pcap(a), Endpoint::Pcap(b)) => {
                 if a.input.is_none() && b.input.is_none() {
@@ -177,24 +188,14 @@ impl<'a> Checker<'a> {
             (Endpoint::External, Endpoint::External) => {}
             _ => self.mistake(
                 at!["endpoints", "b"],
-                "tap, rnic, pcap and external can't be mixed, for each needs another card: expected both endpoints of one type",
+                "tap, linux, rnic, pcap and external can't be mixed, for each needs another card: expected both endpoints of one type",
             ),
         }
     }
 
     fn tap(&mut self, side: &str, tap: &TapHost) {
-        let ipv6 = tap.address.iter().any(|cidr| cidr.address.is_ipv6());
-        let least = if ipv6 { 1280 } else { 68 };
-        if !(least..=10_222).contains(&tap.mtu) {
-            self.mistake(
-                at!["endpoints", side, "tap", "mtu"],
-                format!("mtu {}: expected {least} to 10222", tap.mtu),
-            );
-        }
         for name in tap.sysctls.keys() {
-            let path = name.replace('/', ".");
-            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-            if !path.starts_with("net.") || path.contains("..") || !path.chars().all(plain) {
+            if !name.replace('/', ".").starts_with("net.") {
                 self.mistake(
                     at!["endpoints", side, "tap", "sysctls", name.as_str()],
                     format!("sysctl {name}: expected a setting of the network namespace, net.*"),
@@ -207,15 +208,39 @@ impl<'a> Checker<'a> {
                 "queue 0: expected room for a frame at least",
             );
         }
-        if let Some(name) = &tap.congestion_control {
-            self.congestion_control(at!["endpoints", side, "tap", "congestion_control"], name);
+    }
+
+    /// What hosts of both kinds have in common.
+    fn host(&mut self, side: &str, kind: &str, host: &TapHost) {
+        let ipv6 = host.address.iter().any(|cidr| cidr.address.is_ipv6());
+        let least = if ipv6 { 1280 } else { 68 };
+        if !(least..=10_222).contains(&host.mtu) {
+            self.mistake(
+                at!["endpoints", side, kind, "mtu"],
+                format!("mtu {}: expected {least} to 10222", host.mtu),
+            );
+        }
+        for name in host.sysctls.keys() {
+            let path = name.replace('/', ".");
+            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+            if path.contains("..") || path.starts_with('.') || !path.chars().all(plain) {
+                self.mistake(
+                    at!["endpoints", side, kind, "sysctls", name.as_str()],
+                    format!(
+                        "sysctl {name}: expected a setting's full name, such as net.ipv4.tcp_ecn"
+                    ),
+                );
+            }
+        }
+        if let Some(name) = &host.congestion_control {
+            self.congestion_control(at!["endpoints", side, kind, "congestion_control"], name);
         }
     }
 
     /// Whether two hosts can talk to each other.
-    fn neighbours(&mut self, a: &TapHost, b: &TapHost) {
+    fn neighbours(&mut self, kind: &str, a: &TapHost, b: &TapHost) {
         let in_network = |host: &Cidr, other: &Cidr| Network::from(*host).contains(other.address);
-        let address = at!["endpoints", "b", "tap", "address"];
+        let address = at!["endpoints", "b", kind, "address"];
         if let Some(both) = b
             .address
             .iter()
@@ -240,7 +265,7 @@ impl<'a> Checker<'a> {
         }
         if a.mac.is_some() && a.mac == b.mac {
             self.mistake(
-                at!["endpoints", "b", "tap", "mac"],
+                at!["endpoints", "b", kind, "mac"],
                 "endpoint b has the mac of endpoint a",
             );
         }
@@ -305,6 +330,10 @@ impl<'a> Checker<'a> {
         }
     }
 
+    fn linux(&self) -> bool {
+        matches!(self.plan.endpoints.a, Endpoint::Linux(_))
+    }
+
     fn external(&self) -> bool {
         matches!(self.plan.endpoints.a, Endpoint::External)
     }
@@ -359,12 +388,12 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// With TAPs the addresses on the wire are known.
+    /// With hosts the addresses on the wire are known.
     fn selector_reaches_endpoints(&mut self, i: usize, selector: &Selector) {
-        let (Endpoint::Tap(a), Endpoint::Tap(b)) = (&self.plan.endpoints.a, &self.plan.endpoints.b)
-        else {
+        let Some([a, b]) = self.plan.hosts() else {
             return;
         };
+        let (a, b) = (&*a, &*b);
         let openers: &[Port] = match selector.from {
             Some(Port::A) => &[Port::A],
             Some(Port::B) => &[Port::B],
@@ -419,7 +448,7 @@ impl<'a> Checker<'a> {
                 at!["duration"],
                 "duration is for external endpoints: the run lasts as long as its traffic or files",
             ),
-            (Endpoint::Tap(_), None) if none => self.mistake(
+            (Endpoint::Tap(_) | Endpoint::Linux(_), None) if none => self.mistake(
                 at!["traffic"],
                 "no traffic: expected an entry such as tcp: {from: a, to: b, bytes: 2MB}",
             ),
@@ -517,6 +546,12 @@ impl<'a> Checker<'a> {
                             format!("traffic {n}: an external endpoint is out of midwire's reach, expected on: here (this machine)"),
                         );
                     }
+                    if self.linux() && command.on == Site::Here {
+                        self.mistake(
+                            at!["traffic", i, "command", "on"],
+                            format!("traffic {n}: this machine is not in virtual time, expected on: a or on: b"),
+                        );
+                    }
                 }
             }
         }
@@ -532,15 +567,17 @@ impl<'a> Checker<'a> {
     /// The connections to come in their order, where the plan alone decides them.
     fn known(&self) -> Option<Vec<Known<'a>>> {
         let plan = self.plan;
-        let (Endpoint::Tap(a), Endpoint::Tap(b)) = (&plan.endpoints.a, &plan.endpoints.b) else {
-            return None;
-        };
+        let [a, b] = plan.hosts()?;
         let mut known = Vec::new();
         for (i, traffic) in plan.traffic.iter().enumerate() {
             let Traffic::Tcp(tcp) = traffic else {
                 return None;
             };
-            let (from, to) = if tcp.from == Port::A { (a, b) } else { (b, a) };
+            let (from, to) = if tcp.from == Port::A {
+                (&a, &b)
+            } else {
+                (&b, &a)
+            };
             let (source, destination) = route(&from.address, &to.address)?;
             let (source, destination) = (source.address, destination.address);
             let admits = |s: &Selector| {

@@ -8,11 +8,13 @@
 mod check;
 mod edit;
 mod inject;
+mod linux;
 mod rdma;
 mod short;
 pub(crate) mod source;
 mod values;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +28,7 @@ use serde_saphyr::{MessageFormatter, RenderOptions, SnippetMode, UserMessageForm
 
 pub use edit::{Base, Break, Corrupt, Ecn, HexBytes, Mend, Set, TcpFlags};
 pub use inject::{Ack, Cnp, Frame, FrameBytes, Inject, Nak, Pause, Priorities, Rst, Toward};
+pub use linux::{LinuxClock, LinuxEndpoint, LinuxPlace};
 pub use rdma::{CounterExpectation, Dcqcn, RdmaTraffic, RnicEndpoint, Verb};
 use short::{ShortForm, short_form};
 pub use source::Place;
@@ -85,7 +88,7 @@ pub struct CardSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = [64, 512, null]))]
     pub width: Option<u32>,
-    /// Follows from the endpoints: wall for TAPs, virtual for pcap files and model NICs.
+    /// Follows from the endpoints: wall for TAPs, virtual for Linux hosts, pcap files and model NICs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<CardTime>,
 }
@@ -116,6 +119,8 @@ pub struct Endpoints {
 pub enum Endpoint {
     /// A Linux host in a network namespace of its own.
     Tap(TapHost),
+    /// A Linux kernel of its own, in virtual time.
+    Linux(LinuxEndpoint),
     /// A model of an RDMA NIC.
     Rnic(RnicEndpoint),
     /// A capture file whose frames come in at this port.
@@ -1039,13 +1044,25 @@ impl Plan {
     pub fn time(&self) -> CardTime {
         match self.endpoints.a {
             Endpoint::Tap(_) | Endpoint::External => CardTime::Wall,
-            Endpoint::Pcap(_) | Endpoint::Rnic(_) => CardTime::Virtual,
+            Endpoint::Linux(_) | Endpoint::Pcap(_) | Endpoint::Rnic(_) => CardTime::Virtual,
         }
     }
 
     /// Bits of the core's data path.
     pub fn width(&self) -> u32 {
         self.card.width.unwrap_or(512)
+    }
+
+    /// The two endpoints when they are hosts: what these have in common, whether in network
+    /// namespaces or in virtual time.
+    fn hosts(&self) -> Option<[Cow<'_, TapHost>; 2]> {
+        match (&self.endpoints.a, &self.endpoints.b) {
+            (Endpoint::Tap(a), Endpoint::Tap(b)) => Some([a, b].map(Cow::Borrowed)),
+            (Endpoint::Linux(a), Endpoint::Linux(b)) => {
+                Some([a, b].map(|host| Cow::Owned(host.host())))
+            }
+            _ => None,
+        }
     }
 }
 

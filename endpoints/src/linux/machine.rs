@@ -19,7 +19,7 @@ use super::image::Image;
 
 const CONSOLE: &str = "console.log";
 /// Of the console, for an error.
-const TAIL_LINES: usize = 15;
+const LAST_LINES: usize = 15;
 
 /// What the kernel connects to.
 pub(super) struct Sockets {
@@ -104,7 +104,7 @@ impl Machine {
             .with(|child| !matches!(child.try_wait(), Ok(None)))
     }
 
-    /// The end of what it has written on its console.
+    /// The end of what it has written on its console, or what it said when it panicked.
     pub fn console(&self) -> String {
         let text = fs::read(self.directory.join(CONSOLE)).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
@@ -113,7 +113,10 @@ impl Machine {
             .map(str::trim_end)
             .filter(|l| !l.is_empty())
             .collect();
-        lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+        let panic = lines.iter().position(|line| line.contains("Kernel panic"));
+        let from = panic.unwrap_or(lines.len().saturating_sub(LAST_LINES));
+        let last: Vec<_> = lines.into_iter().skip(from).take(LAST_LINES).collect();
+        last.join("\n")
     }
 
     /// Ends it.

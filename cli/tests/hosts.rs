@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Linux hosts in virtual time, as a user runs them: the same to the last bit, exact to a clock,
+//! and gone when the run is.
+//!
+//! They need what `make hosts` makes; `make test-hosts` runs them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use midwire_trace::{Capture, Lane, Nanos, Tap};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A plan in a directory of its own.
+struct Plan(TempDir);
+
+impl Plan {
+    /// With `options` for each host.
+    fn new(options: &str, body: &str) -> Self {
+        let host = |n| format!("{{linux: {{address: 10.77.0.{n}/24, {options}}}}}");
+        let plan = Self(TempDir::new().expect("temporary directory"));
+        let text = format!(
+            "version: 1\nname: test\nendpoints:\n  a: {}\n  b: {}\n{body}",
+            host(1),
+            host(2)
+        );
+        fs::write(plan.path("plan.yaml"), text).expect("plan written");
+        plan
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, out: &str, more: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_midwire"));
+        command
+            .arg("run")
+            .arg(self.path("plan.yaml"))
+            .arg("--out")
+            .arg(self.path(out))
+            .args(more);
+        command
+    }
+
+    fn run(&self, out: &str, more: &[&str]) -> Output {
+        self.command(out, more).output().expect("midwire starts")
+    }
+
+    /// Runs it to its end; its capture.
+    fn capture(&self, out: &str, more: &[&str]) -> Vec<u8> {
+        let output = self.run(out, more);
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        fs::read(self.path(out).join("capture.mwc")).expect("a capture")
+    }
+}
+
+fn said(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+/// Processes that live in a directory.
+fn processes_in(directory: &Path) -> usize {
+    let inside = |entry: &fs::DirEntry| {
+        let cwd = fs::read_link(entry.path().join("cwd"));
+        cwd.is_ok_and(|cwd| cwd.starts_with(directory))
+    };
+    let entries = fs::read_dir("/proc").expect("processes").flatten();
+    entries.filter(inside).count()
+}
+
+/// Waits until no process lives in a directory.
+fn assert_deserted(directory: &Path) {
+    let limit = Instant::now() + Duration::from_secs(10);
+    while processes_in(directory) > 0 {
+        assert!(Instant::now() < limit, "processes stay behind");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+const TCP: &str = "traffic:
+  - command: {on: b, run: iperf3 -s -1, background: true}
+  - command: {on: a, run: iperf3 -c $MIDWIRE_B -n 1M}
+events:
+  - {connection: 1, direction: a-to-b, packet: 100, iterations: 1-2, action: drop}
+";
+
+#[test]
+#[ignore = "needs make hosts"]
+fn runs_are_the_same_whatever_the_machine_does() {
+    let plan = Plan::new("rate_mbps: 1000, delay: 5us", TCP);
+    let first = plan.capture("first", &[]);
+    assert!(first.len() > 50_000, "{} bytes", first.len());
+    let stop = AtomicBool::new(false);
+    let second = thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| while !stop.load(Ordering::Relaxed) {});
+        }
+        let second = plan.capture("second", &[]);
+        stop.store(true, Ordering::Relaxed);
+        second
+    });
+    assert!(first == second, "two runs differ");
+    let other = plan.capture("other", &["--seed", "2"]);
+    assert!(first != other, "the seed has no say");
+    assert_deserted(plan.0.path());
+}
+
+/// From each ping's way in at port A to the answer's way in at port B.
+fn half_trips(plan: &Plan, out: &str) -> Vec<Nanos> {
+    plan.capture(out, &[]);
+    let capture = Capture::open(plan.path(out).join("capture.mwc")).expect("capture");
+    let (mut entries, mut there, mut back) = (capture.entries(), Vec::new(), Vec::new());
+    while let Some(entry) = entries.next_entry() {
+        match (entry.record.tap, entry.record.lane) {
+            (Tap::Ingress, Lane::AtoB) => there.push(entry.record.time),
+            (Tap::Ingress, Lane::BtoA) => back.push(entry.record.time),
+            _ => {}
+        }
+    }
+    assert_eq!(there.len(), 3);
+    assert_eq!(back.len(), 3);
+    there.iter().zip(&back).map(|(t, b)| b.since(*t)).collect()
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn delays_are_exact() {
+    let ping = "traffic:\n  - command: {on: a, run: ping -c 3 -i 0.1 $MIDWIRE_B}\n";
+    let short = half_trips(&Plan::new("delay: 5us", ping), "run");
+    let long = half_trips(&Plan::new("delay: 12us", ping), "run");
+    for (short, long) in short.iter().zip(&long) {
+        // To host B and back, but for where it falls between two clocks at either end.
+        let more = long.since(*short).0;
+        assert!(more.abs_diff(14_000) <= 8, "{more} ns, {short:?} {long:?}");
+    }
+}
+
+/// Runs commands that break a host; what midwire says.
+fn breaks(options: &str, command: &str) -> String {
+    let body = format!("traffic:\n  - command: {{on: b, run: {command:?}}}\n");
+    let plan = Plan::new(options, &body);
+    let output = plan.run("run", &[]);
+    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+    let run = fs::read(plan.path("run").join("run.json")).expect("run.json");
+    let run: Value = serde_json::from_slice(&run).expect("JSON");
+    assert_deserted(plan.0.path());
+    run["recorded"]["error"]
+        .as_str()
+        .expect("an error")
+        .to_owned()
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn a_host_that_panics_ends_the_run() {
+    let error = breaks(
+        "memory: 128MiB",
+        "sysctl -w vm.panic_on_oom=1; tail /dev/zero",
+    );
+    assert!(error.starts_with("host b: its kernel has ended"), "{error}");
+    assert!(error.contains("Kernel panic"), "{error}");
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn a_host_that_stops_time_ends_the_run() {
+    let error = breaks("patience: 1s", "while :; do :; done");
+    assert!(error.contains("while its clock stood still"), "{error}");
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn a_host_that_cannot_be_set_up_ends_the_run() {
+    let error = breaks("sysctls: {net.ipv4.nonsense: 1}", "true");
+    assert!(error.contains("host a: it could not be set up"), "{error}");
+    assert!(error.contains("nonsense"), "{error}");
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn a_command_that_never_ends_runs_into_the_limit_at_once() {
+    let body = "traffic:\n  - command: {on: a, run: sleep 1000000}\ntimeouts: {traffic: 3600s}\nexpect:\n  - traffic: fails\n";
+    let plan = Plan::new("delay: 100us", body);
+    let start = Instant::now();
+    plan.capture("run", &[]);
+    assert!(start.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn a_run_that_is_killed_leaves_no_process() {
+    let body = "traffic:\n  - command: {on: a, run: \"while :; do :; done\"}\n";
+    let plan = Plan::new("delay: 5us", body);
+    let start = |out| -> Child {
+        let mut command = plan.command(out, &[]);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().expect("midwire starts")
+    };
+    for (out, signal) in [("killed", "KILL"), ("interrupted", "INT")] {
+        let mut midwire = start(out);
+        let limit = Instant::now() + Duration::from_secs(10);
+        // Both kernels, and the processes in them.
+        while processes_in(plan.0.path()) < 4 {
+            assert!(Instant::now() < limit, "the hosts do not start");
+            thread::sleep(Duration::from_millis(20));
+        }
+        let pid = midwire.id().to_string();
+        let kill = Command::new("sh")
+            .arg("-c")
+            .arg(format!("kill -{signal} {pid}"))
+            .status();
+        assert!(kill.expect("kill").success());
+        assert_deserted(plan.0.path());
+        midwire.wait().expect("midwire ends");
+    }
+}
+
+#[test]
+fn without_a_kernel_a_run_says_what_to_do() {
+    let plan = Plan::new("delay: 5us", TCP);
+    let empty = TempDir::new().expect("temporary directory");
+    let output = plan
+        .command("run", &[])
+        .env("XDG_CACHE_HOME", empty.path())
+        .output()
+        .expect("midwire starts");
+    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+    assert!(
+        said(&output).contains("run `make hosts`"),
+        "{}",
+        said(&output)
+    );
+}
