@@ -11,7 +11,7 @@ use midwire_trace::units::Lane;
 use serde::{Deserialize, Serialize};
 
 use crate::tcp::{Connection, TcpPacket};
-use crate::text::span;
+use crate::text::{Align, Table, span};
 
 /// A row of the table of events.
 #[derive(Clone, Debug)]
@@ -71,6 +71,8 @@ pub struct Report<'a> {
     pub expectations: Vec<Check>,
     /// What proves that the capture is complete.
     pub integrity: Vec<Check>,
+    /// What RDMA NICs did.
+    pub tables: Vec<Table>,
     /// The connections.
     pub pictures: Vec<Picture<'a>>,
     /// Card time of the first record, ns, from which the times of the run count.
@@ -108,6 +110,9 @@ pub fn html(r: &Report<'_>) -> String {
     );
     events(&mut o, &r.events);
     checks(&mut o, "Expectations", "Expected", &r.expectations);
+    for t in &r.tables {
+        table(&mut o, t);
+    }
     retransmissions(&mut o, &r.pictures);
     for p in &r.pictures {
         picture(&mut o, p, r.start_ns);
@@ -188,6 +193,33 @@ fn checks(o: &mut String, heading: &str, column: &str, rows: &[Check]) {
         );
     }
     o.push_str("</table></div>");
+}
+
+fn table(o: &mut String, t: &Table) {
+    let _ = write!(
+        o,
+        "<h2>{}</h2><div class=\"wide\"><table><tr>",
+        escape(t.title)
+    );
+    let number = |align| match align {
+        Align::Right => " class=\"n\"",
+        Align::Left => "",
+    };
+    for (name, align) in &t.heading {
+        let _ = write!(o, "<th{}>{}</th>", number(*align), escape(name));
+    }
+    o.push_str("</tr>");
+    for row in &t.rows {
+        o.push_str("<tr>");
+        for (cell, (_, align)) in row.iter().zip(&t.heading) {
+            let _ = write!(o, "<td{}>{}</td>", number(*align), escape(cell));
+        }
+        o.push_str("</tr>");
+    }
+    o.push_str("</table></div>");
+    if t.more > 0 {
+        let _ = write!(o, "<p class=\"soft\">and {} more</p>", t.more);
+    }
 }
 
 /// Retransmissions that the table shows of each connection; the rest is counted.

@@ -13,15 +13,19 @@
 //! there, and what the other end got, but for losses behind it.
 
 mod connection;
+mod counters;
+mod departures;
 mod exchange;
 mod finding;
 pub mod notification;
 mod performance;
 mod recovery;
+mod settings;
 pub mod source;
 mod table;
 
-use std::collections::HashMap;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 
 use midwire_trace::Nanos;
@@ -29,13 +33,16 @@ use midwire_trace::packet::{Net, Packet, Roce, Transport};
 use serde::{Deserialize, Serialize};
 
 pub use connection::{Connection, Counts, End, Verb};
+pub use counters::CounterCheck;
+use counters::Tallies;
 use exchange::Exchange;
 pub use finding::{Finding, Rule};
 use notification::Notifications;
 pub use notification::{NotificationPoint, Scope};
 pub use performance::{Performance, Spread};
 pub use recovery::{Found, Lost, Recovery};
-pub use table::text;
+pub use settings::{Limit, NicSettings, QpSettings, Settings, Timer};
+pub use table::tables;
 
 /// At which side of the capture point a packet was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +74,8 @@ pub struct Observed {
     pub number: u64,
     /// When it was seen.
     pub time: Nanos,
+    /// When it goes on to the receiver, if it does.
+    pub arrives: Nanos,
     /// Where it was seen.
     pub seen: Seen,
     /// Its ICRC is right, as far as it could be checked; a receiver takes no other packet.
@@ -98,6 +107,7 @@ impl Observed {
         Some(Self {
             number,
             time,
+            arrives: time,
             seen,
             intact: right.is_none() || right == roce.icrc,
             src_mac: packet.ethernet.src,
@@ -106,6 +116,11 @@ impl Observed {
             payload: packet.payload_len.saturating_sub(roce.bth.pad().into()) as u32,
             roce,
         })
+    }
+
+    /// It goes on to a receiver that takes it.
+    fn is_taken(&self) -> bool {
+        self.seen.delivered() && self.intact
     }
 
     /// For citing it.
@@ -126,21 +141,8 @@ pub struct Cite {
     pub time_ns: u64,
 }
 
-/// What the NICs were asked to do: the analyzers compare with it what they did.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Settings {
-    /// Timeout of the queue pairs: 4.096 µs · 2^timeout.
-    pub timeout: Option<u8>,
-    /// Times that a requester may try again without progress.
-    pub retry_count: Option<u8>,
-    /// Least time between congestion notifications, ns.
-    pub notification_interval_ns: Option<u64>,
-    /// What that time counts for.
-    pub notification_scope: Option<Scope>,
-}
-
 /// All that was found.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
     /// RoCEv2 packets read.
     pub packets: u64,
@@ -160,7 +162,10 @@ pub struct Analysis {
     pub performance: Vec<Performance>,
     /// Congestion notifications, by the NIC that sends them.
     pub notifications: Vec<NotificationPoint>,
-    /// What the specification does not allow.
+    /// Counters of the NICs, when they are known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub counters: Vec<CounterCheck>,
+    /// What the specification does not allow, or what was asked for.
     pub findings: Vec<Finding>,
 }
 
@@ -189,7 +194,59 @@ struct Flow {
     peer: Option<usize>,
     /// The requests in this flow, and what answers them in its peer.
     exchange: Exchange,
+    /// What source and destination did and met, whatever the packets are.
+    tallies: [Tallies; 2],
 }
+
+/// A packet in its flow.
+#[derive(Clone, Copy)]
+struct Part {
+    flow: usize,
+    role: Role,
+}
+
+#[derive(Clone, Copy)]
+enum Role {
+    Request,
+    /// To a flow of requests, if that is known.
+    Response {
+        requests: Option<usize>,
+    },
+    Notification,
+}
+
+/// A packet that was sent and has not gone on yet.
+struct Underway {
+    part: Part,
+    p: Box<Observed>,
+}
+
+impl Underway {
+    /// What goes on first is least.
+    fn order(&self) -> (Nanos, u64) {
+        (self.p.arrives, self.p.number)
+    }
+}
+
+impl Ord for Underway {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+impl PartialOrd for Underway {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Underway {
+    fn eq(&self, other: &Self) -> bool {
+        self.order() == other.order()
+    }
+}
+
+impl Eq for Underway {}
 
 /// Reads packets one by one.
 pub struct Analyzer {
@@ -199,6 +256,7 @@ pub struct Analyzer {
     /// Flows without a peer, by source and destination.
     single: HashMap<(IpAddr, IpAddr), Vec<usize>>,
     notifications: Notifications,
+    underway: BinaryHeap<Reverse<Underway>>,
     packets: u64,
     broken: u64,
     other_transports: u64,
@@ -215,6 +273,7 @@ impl Analyzer {
             by_key: HashMap::new(),
             single: HashMap::new(),
             notifications: Notifications::default(),
+            underway: BinaryHeap::new(),
             packets: 0,
             broken: 0,
             other_transports: 0,
@@ -228,25 +287,85 @@ impl Analyzer {
         self.packets += 1;
         self.broken += u64::from(!p.intact);
         self.latest = self.latest.max(p.time.0);
+        self.go_on(p.time);
+        let Some(part) = self.part(p) else {
+            return;
+        };
+        if p.seen.sent() {
+            self.sent(part, p);
+        }
+        if p.seen.delivered() && p.arrives > p.time {
+            let p = Box::new(p.clone());
+            self.underway.push(Reverse(Underway { part, p }));
+        } else if p.seen.delivered() {
+            self.delivered(part, p);
+        }
+    }
+
+    /// What a packet is in which flow.
+    fn part(&mut self, p: &Observed) -> Option<Part> {
         let opcode = p.roce.bth.opcode;
         let notification = opcode == midwire_trace::packet::opcode::CNP;
         if opcode >> 5 != 0 && !notification {
             self.other_transports += 1;
-            return;
+            return None;
         }
         let flow = self.flow(p);
-        if notification {
-            self.notifications.notified(flow, p);
+        let role = if notification {
+            Role::Notification
+        } else if connection::is_response(opcode) {
+            let requests = self.answered(flow, p);
+            self.unpaired += u64::from(requests.is_none());
+            Role::Response { requests }
+        } else {
+            Role::Request
+        };
+        Some(Part { flow, role })
+    }
+
+    /// Its sender sends a packet.
+    fn sent(&mut self, Part { flow, role }: Part, p: &Observed) {
+        self.notifications.sent(flow, p);
+        let [source, _] = &mut self.flows[flow].tallies;
+        source.sent.add(p.number);
+        if let Role::Notification = role {
+            source.notified.add(p.number);
+        }
+        match role {
+            Role::Request => self.flows[flow].exchange.sends(p),
+            Role::Response { requests: Some(n) } => self.flows[n].exchange.answers(p),
+            Role::Response { requests: None } | Role::Notification => {}
+        }
+    }
+
+    /// A packet goes on to its receiver.
+    fn delivered(&mut self, Part { flow, role }: Part, p: &Observed) {
+        let [_, destination] = &mut self.flows[flow].tallies;
+        if !p.intact {
+            destination.broken.add(p.number);
             return;
         }
-        self.notifications.packet(flow, p);
-        if connection::is_response(opcode) {
-            match self.answered(flow, p) {
-                Some(requests) => self.flows[requests].exchange.response(p),
-                None => self.unpaired += 1,
-            }
-        } else {
-            self.flows[flow].exchange.request(p);
+        destination.received.add(p.number);
+        if let Role::Notification = role {
+            destination.slowed.add(p.number);
+        } else if p.net.is_marked() {
+            destination.marked.add(p.number);
+        }
+        self.notifications.taken(flow, p);
+        match role {
+            Role::Request => self.flows[flow].exchange.takes(p),
+            Role::Response { requests: Some(n) } => self.flows[n].exchange.hears(p),
+            Role::Response { requests: None } | Role::Notification => {}
+        }
+    }
+
+    /// What was on its way goes on, up to a time.
+    fn go_on(&mut self, to: Nanos) {
+        while let Some(Reverse(next)) = self.underway.peek()
+            && next.p.arrives <= to
+            && let Some(Reverse(Underway { part, p })) = self.underway.pop()
+        {
+            self.delivered(part, &p);
         }
     }
 
@@ -258,11 +377,13 @@ impl Analyzer {
         };
         *self.by_key.entry(key).or_insert_with(|| {
             let number = self.flows.len();
+            let timer = self.settings.timer_of(key.dst, key.dest_qp);
             self.flows.push(Flow {
                 key,
                 src_port: p.src_port,
                 peer: None,
-                exchange: Exchange::new(number as u32, self.settings),
+                exchange: Exchange::new(number as u32, timer),
+                tallies: Default::default(),
             });
             let ends = (key.src, key.dst);
             self.single.entry(ends).or_default().push(number);
@@ -296,13 +417,17 @@ impl Analyzer {
     }
 
     /// Draws the conclusions.
-    pub fn finish(self) -> Analysis {
+    pub fn finish(mut self) -> Analysis {
+        self.go_on(Nanos(u64::MAX));
         let mut connections = Vec::new();
         let mut recoveries = Vec::new();
         let mut findings = Vec::new();
         let keys: Vec<FlowKey> = self.flows.iter().map(|flow| flow.key).collect();
         let peers: Vec<Option<usize>> = self.flows.iter().map(|flow| flow.peer).collect();
+        let mut tallies = Vec::new();
         for flow in self.flows {
+            let addresses = [flow.key.src, flow.key.dst];
+            tallies.extend(addresses.into_iter().zip(flow.tallies));
             let ends = [
                 End {
                     address: flow.key.src,
@@ -317,12 +442,15 @@ impl Analyzer {
                 continue;
             };
             connections.push(done.connection);
+            tallies.extend(addresses.into_iter().zip(done.tallies));
             recoveries.append(&mut done.recoveries);
             findings.append(&mut done.findings);
         }
         let (notifications, mut of_notifications) =
-            self.notifications.finish(&peers, self.settings);
+            self.notifications.finish(&peers, &self.settings);
         findings.append(&mut of_notifications);
+        let (counters, mut of_counters) = counters::check(&self.settings.nics, &tallies);
+        findings.append(&mut of_counters);
         recoveries.sort_by_key(Recovery::first_packet);
         findings.sort_by_key(|finding| finding.packets.last().copied());
         Analysis {
@@ -335,6 +463,7 @@ impl Analyzer {
             connections,
             recoveries,
             notifications,
+            counters,
             findings,
         }
     }

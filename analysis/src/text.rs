@@ -51,6 +51,29 @@ pub fn columns(heading: &[(&str, Align)], rows: &[Vec<String>]) -> String {
     text
 }
 
+/// A table of its own.
+#[derive(Clone, Debug)]
+pub struct Table {
+    /// Above it.
+    pub title: &'static str,
+    /// Names of its columns, and how they are set.
+    pub heading: Vec<(&'static str, Align)>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
+    /// Rows that are left out.
+    pub more: usize,
+}
+
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}\n{}", self.title, columns(&self.heading, &self.rows))?;
+        if self.more > 0 {
+            writeln!(f, "  and {} more", self.more)?;
+        }
+        writeln!(f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use midwire_analysis::roce::source::{self, Read};
-use midwire_analysis::roce::{self, Scope, Settings};
-use midwire_analysis::text::span;
+use midwire_analysis::roce::{Limit, Scope, Settings, Timer};
 use midwire_control::table;
 use midwire_control::verdict::{BAD_PLAN, Outcome};
 use midwire_trace::Capture;
@@ -53,10 +52,16 @@ fn scope(text: &str) -> Result<Scope, String> {
 impl From<&Asked> for Settings {
     fn from(asked: &Asked) -> Self {
         Self {
-            timeout: asked.timeout,
-            retry_count: asked.retry_count,
-            notification_interval_ns: asked.cnp_interval.map(|us| u64::from(us) * 1_000),
-            notification_scope: asked.cnp_scope,
+            timer: Timer {
+                timeout: asked.timeout,
+                retry_count: asked.retry_count,
+            },
+            notification: Limit {
+                notifies: None,
+                notification_interval_ns: asked.cnp_interval.map(|us| u64::from(us) * 1_000),
+                notification_scope: asked.cnp_scope,
+            },
+            ..Self::default()
         }
     }
 }
@@ -84,7 +89,7 @@ impl Analyze {
         if self.json {
             print_json(&read)?;
         } else {
-            say(text(&read).trim_end())?;
+            say(read.text().trim_end())?;
         }
         Ok(match &read {
             Read { cut: Some(_), .. } => Outcome::CaptureIncomplete.exit_code(),
@@ -134,34 +139,4 @@ fn nothing(read: &Read) -> Option<String> {
         Some(cut) => format!("{what} before the file ends: {cut}"),
         None => what,
     })
-}
-
-fn text(read: &Read) -> String {
-    let analysis = &read.analysis;
-    let [first, last] = read.span_ns;
-    let mut text = roce::text(analysis);
-    text += &format!(
-        "Capture  {} packets in {}, {} of them RoCEv2",
-        read.packets,
-        span(last.saturating_sub(first)),
-        analysis.packets
-    );
-    for (count, what) in [
-        (analysis.broken, "with a wrong ICRC"),
-        (analysis.other_transports, "of other transports"),
-        (analysis.unpaired, "that answer nothing seen"),
-        (read.other_links, "of other links"),
-    ] {
-        if count > 0 {
-            text += &format!(", {count} {what}");
-        }
-    }
-    if let Some(cut) = &read.cut {
-        text += &format!("\n         not whole: {cut}");
-    }
-    text + &match analysis.findings.len() {
-        0 => "\nPASS  as the specification has it".to_owned(),
-        1 => "\nFAIL  1 finding against the specification".to_owned(),
-        n => format!("\nFAIL  {n} findings against the specification"),
-    }
 }

@@ -974,6 +974,7 @@ events:
   - {{connection: all, direction: b-to-a, kind: any, packet: all, probability: 1%, action: {{delay: 8us}}}}
 expect:
   - traffic: completes
+  - findings: {{at_most: 0}}
   - counter: {{endpoint: b, name: rx_icrc_encapsulated, at_least: 1}}
   - counter: {{endpoint: a, name: implied_nak_seq_err, at_least: 1}}
 "

@@ -14,7 +14,7 @@ use crate::report::{self, TcpView};
 use crate::run_file::{self, CaptureRecord, Findings, Integrity, Recorded, RunFile, files};
 use crate::twin::Twin;
 use crate::verdict::judge;
-use crate::{Error, compile, junit};
+use crate::{Error, compile, junit, roce};
 
 /// Does everything again that follows from `run.json` and the capture of a run's directory, and
 /// writes `run.json`, `junit.xml` and `report.html` anew.
@@ -88,6 +88,10 @@ fn findings(
     recorded: &Recorded,
 ) -> Findings {
     let plan = &recorded.plan.parsed;
+    let roce = capture
+        .as_ref()
+        .ok()
+        .and_then(|capture| roce::read(capture, recorded));
     let (events, integrity) = match &capture {
         Ok(capture) => {
             let touched = TouchedPackets::read(capture);
@@ -119,12 +123,14 @@ fn findings(
         traffic: &recorded.traffic,
         retransmissions: &retransmissions,
         nics: &recorded.nics,
+        roce: roce.as_ref().map(|read| &read.analysis),
     };
     let expectations = expect::evaluate(&plan.expect, facts);
     Findings {
         events,
         integrity,
         retransmissions,
+        roce,
         expectations,
     }
 }

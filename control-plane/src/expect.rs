@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Holds what was found against what the plan expects of the device under test.
 
+use midwire_analysis::roce::Analysis;
 use midwire_analysis::tcp::{Cause, Retransmission};
 use midwire_trace::Lane;
 
 use crate::plan::{
-    CounterExpectation, Expectation, ExpectedCause, RetransmissionCount, RetransmissionExpectation,
-    TrafficOutcome,
+    CounterExpectation, Expectation, ExpectedCause, FindingsExpectation, RetransmissionCount,
+    RetransmissionExpectation, TrafficOutcome,
 };
 use crate::run_file::{ConnectionRecord, ExpectationRecord, NicRecord, TrafficRecord};
 use crate::text::time;
@@ -22,6 +23,8 @@ pub struct Facts<'a> {
     pub retransmissions: &'a [Retransmission],
     /// What model NICs counted.
     pub nics: &'a [NicRecord],
+    /// What RDMA NICs did, when there was RoCE.
+    pub roce: Option<&'a Analysis>,
 }
 
 /// Each expectation and what was found.
@@ -39,6 +42,9 @@ pub fn evaluate(expectations: &[Expectation], facts: Facts<'_>) -> Vec<Expectati
                 }
                 Expectation::Counter(expected) => {
                     (describe_counter(expected), facts.counter(expected))
+                }
+                Expectation::Findings(expected) => {
+                    (describe_findings(expected), facts.findings(expected))
                 }
             };
             ExpectationRecord {
@@ -106,6 +112,14 @@ fn describe_counter(expected: &CounterExpectation) -> String {
         "{} of endpoint {} is {many}",
         expected.name, expected.endpoint
     )
+}
+
+fn describe_findings(expected: &FindingsExpectation) -> String {
+    let many = many(expected.at_least, expected.at_most);
+    match expected.rule {
+        Some(rule) => format!("{many} findings of RoCE, {}", rule.name()),
+        None => format!("{many} findings of RoCE"),
+    }
 }
 
 fn by(expected: ExpectedCause, cause: Cause) -> bool {
@@ -212,12 +226,30 @@ impl<'a> Facts<'a> {
             None => (false, "there is no such counter".to_owned()),
         }
     }
+
+    fn findings(&self, expected: &FindingsExpectation) -> (bool, String) {
+        let Some(analysis) = self.roce else {
+            return (false, "there is no RoCE in the capture".to_owned());
+        };
+        let all = analysis.findings.iter();
+        let found: Vec<_> = all
+            .filter(|finding| expected.rule.is_none_or(|rule| rule == finding.rule))
+            .collect();
+        let n = found.len() as u64;
+        let mut text = n.to_string();
+        if let Some(first) = found.first() {
+            let (rule, what) = (first.rule.name(), &first.what);
+            text += &format!(": {rule}, {}: {what}", first.cited());
+        }
+        (is_within(n, expected.at_least, expected.at_most), text)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture;
+    use midwire_analysis::roce::{Finding, Rule};
 
     #[track_caller]
     fn met(expectation: &str, wanted: bool, part: &str) {
@@ -227,6 +259,7 @@ mod tests {
             connections: &recorded.connections,
             traffic: &recorded.traffic,
             retransmissions: &findings.retransmissions,
+            roce: None,
             nics: &[NicRecord {
                 endpoint: midwire_endpoints::Port::B,
                 counters: [("out_of_sequence".to_owned(), 6)].into(),
@@ -298,6 +331,47 @@ mod tests {
         met(&counter("endpoint: b, at_least: 7"), false, "6");
         met(&counter("endpoint: b, at_most: 5"), false, "6");
         met(&counter("endpoint: a, at_most: 5"), false, "no such");
+    }
+
+    #[test]
+    fn findings_are_counted_by_rule() {
+        let analysis = Analysis {
+            findings: vec![Finding {
+                rule: Rule::NakRepeated,
+                connection: Some(0),
+                packets: vec![7, 9],
+                what: "a second NAK for PSN 4".to_owned(),
+            }],
+            ..midwire_analysis::roce::analyze([], Default::default())
+        };
+        let (recorded, findings) = (fixture::recorded(), fixture::findings());
+        let met = |text: &str, roce| {
+            let expectation: Expectation = serde_saphyr::from_str(text).unwrap();
+            let facts = Facts {
+                connections: &recorded.connections,
+                traffic: &recorded.traffic,
+                retransmissions: &findings.retransmissions,
+                nics: &[],
+                roce,
+            };
+            let record = evaluate(&[expectation], facts).remove(0);
+            (record.met, record.found)
+        };
+        let told = "1: nak-repeated, packets 7, 9: a second NAK for PSN 4".to_owned();
+        let some = Some(&analysis);
+        assert_eq!(met("findings: {at_most: 0}", some), (false, told.clone()));
+        assert_eq!(
+            met("findings: {rule: nak-repeated, at_least: 1}", some),
+            (true, told)
+        );
+        assert_eq!(
+            met("findings: {rule: nak-missing, at_most: 0}", some),
+            (true, "0".into())
+        );
+        assert!(
+            !met("findings: {at_most: 0}", None).0,
+            "there was nothing to be read"
+        );
     }
 
     #[test]

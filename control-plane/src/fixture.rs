@@ -152,6 +152,7 @@ pub fn findings() -> Findings {
             retransmission(2, 300_000, Cause::Fast, 3),
             retransmission(3, 204_000_000, Cause::Timeout, 0),
         ],
+        roce: None,
         expectations: vec![ExpectationRecord {
             number: 1,
             expected: "traffic completes".into(),

@@ -25,6 +25,7 @@ mod measure;
 pub mod merge;
 pub mod plan;
 mod report;
+mod roce;
 mod run;
 pub mod run_file;
 pub mod select;

@@ -2,6 +2,7 @@
 //! What the analysis of TCP says of a run, in the run's own terms, and the page for people.
 
 use midwire_analysis::report::{self, Check, EventRow, Picture, Report};
+use midwire_analysis::roce;
 use midwire_analysis::tcp::{self, Retransmission, TcpPacket};
 use midwire_analysis::view;
 use midwire_trace::Capture;
@@ -103,6 +104,10 @@ pub(crate) fn html(run: &RunFile, tcp: &TcpView) -> String {
             })
             .collect(),
         integrity: findings.integrity.checks.clone(),
+        tables: findings
+            .roce
+            .as_ref()
+            .map_or_else(Vec::new, |read| roce::tables(&read.analysis)),
         pictures: tcp
             .connections
             .iter()

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use midwire_analysis::report::Check;
+use midwire_analysis::roce;
 use midwire_analysis::tcp::Retransmission;
 use midwire_driver::Rule;
 use midwire_trace::{Lane, Port};
@@ -256,6 +257,9 @@ pub struct Findings {
     pub integrity: Integrity,
     /// TCP segments that were sent again.
     pub retransmissions: Vec<Retransmission>,
+    /// What RDMA NICs did, when there is RoCE in the capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roce: Option<roce::source::Read>,
     /// Each expectation of the plan and what was found.
     pub expectations: Vec<ExpectationRecord>,
 }

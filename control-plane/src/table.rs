@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use midwire_analysis::roce;
+
 use crate::run_file::{NicRecord, RunFile, files};
 use crate::text::{Align::Left, Align::Right, columns, time};
 use crate::verdict::counted;
@@ -108,9 +110,23 @@ pub fn text(run: &RunFile, dir: &Path) -> String {
         let _ = write!(out, "Expectations\n{}\n", columns(&heading, &rows));
     }
 
+    if let Some(roce) = &findings.roce {
+        for table in roce::tables(&roce.analysis) {
+            let _ = write!(out, "{table}");
+        }
+    }
     out += &counters(&run.recorded.nics);
     for entry in &run.recorded.traffic {
         let _ = writeln!(out, "Traffic  {}: {}", entry.what, entry.summary);
+    }
+    if let Some(roce) = &findings.roce {
+        let n = roce.analysis.findings.len();
+        let _ = writeln!(
+            out,
+            "RoCE     {}: {}",
+            roce.summary(),
+            counted(n, "finding")
+        );
     }
     let _ = writeln!(out, "Capture  {}", findings.integrity.summary);
     for check in findings

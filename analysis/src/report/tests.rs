@@ -87,6 +87,7 @@ fn page(name: &str) -> String {
             holds: true,
         }],
         integrity: Vec::new(),
+        tables: Vec::new(),
         pictures: vec![Picture {
             title: name.to_owned(),
             connection: &connection,

@@ -104,7 +104,7 @@ pub struct Counts {
 }
 
 /// A flow of requests.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
     /// Its number, in order of appearance of all directions to a queue pair.
     pub number: u32,

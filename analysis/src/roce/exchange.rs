@@ -21,15 +21,18 @@ use midwire_trace::Psn;
 use midwire_trace::packet::{opcode, syndrome};
 
 use super::connection::{Connection, Counts, End, Verb};
+use super::counters::Tallies;
 use super::finding::{Finding, Rule};
-use super::recovery::{Found, Recovery};
-use super::{Cite, Observed, Settings};
+use super::recovery::{Found, Lost, Recovery};
+use super::{Cite, Observed, Timer};
 use log::Log;
 
 pub(super) struct Done {
     pub connection: Connection,
     pub recoveries: Vec<Recovery>,
     pub findings: Vec<Finding>,
+    /// What requester and responder did and met.
+    pub tallies: [Tallies; 2],
 }
 
 /// A multiple of the space of PSNs: places before the first are counted too.
@@ -174,9 +177,9 @@ struct Requester {
     timeouts: u32,
     /// Shortest and longest timeout, with the packet that ended it.
     waited: Option<[(u64, u64); 2]>,
-    /// When it last sent something, and when it last sent something or heard of progress.
+    /// When it last sent something, and when it last heard of progress.
     sent_ns: u64,
-    active_ns: u64,
+    progress_ns: u64,
     /// Since everything is acknowledged.
     idle_ns: Option<u64>,
     round_trip_ns: Option<u64>,
@@ -219,7 +222,7 @@ struct Responder {
 /// An exchange under observation.
 pub(super) struct Exchange {
     number: u32,
-    settings: Settings,
+    timer: Timer,
     base: Option<u32>,
     mtu: Option<u32>,
     requester: Requester,
@@ -229,15 +232,17 @@ pub(super) struct Exchange {
     verbs: [u64; Verb::ALL.len()],
     counts: Counts,
     refusals: Vec<(u64, u8)>,
+    /// What requester and responder did and met.
+    tallies: [Tallies; 2],
     recoveries: Vec<Recovery>,
     findings: Vec<Finding>,
 }
 
 impl Exchange {
-    pub fn new(number: u32, settings: Settings) -> Self {
+    pub fn new(number: u32, timer: Timer) -> Self {
         Self {
             number,
-            settings,
+            timer,
             base: None,
             mtu: None,
             requester: Requester::default(),
@@ -246,6 +251,7 @@ impl Exchange {
             verbs: [0; Verb::ALL.len()],
             counts: Counts::default(),
             refusals: Vec::new(),
+            tallies: Default::default(),
             recoveries: Vec::new(),
             findings: Vec::new(),
         }
@@ -263,6 +269,19 @@ impl Exchange {
     fn psn(&self, place: i64) -> u32 {
         let first = ORIGIN + i64::from(self.base.unwrap_or(0));
         Psn::new((first + place) as u64).get()
+    }
+
+    /// The place of a request, which may be the first.
+    fn requested(&mut self, p: &Observed) -> i64 {
+        self.base.get_or_insert(p.roce.bth.psn);
+        self.answered(p)
+    }
+
+    /// The place of an answer.
+    fn answered(&mut self, p: &Observed) -> i64 {
+        let psn = self.place(p.roce.bth.psn);
+        self.learn_mtu(p);
+        psn
     }
 
     /// A request with this PSN is not answered yet.
@@ -292,8 +311,8 @@ impl Exchange {
                 | opcode::READ_RESPONSE_FIRST
                 | opcode::READ_RESPONSE_MIDDLE
         );
-        if full
-            && self.mtu.is_none()
+        if self.mtu.is_none()
+            && full
             && p.payload.is_power_of_two()
             && (256..=4096).contains(&p.payload)
         {
@@ -304,36 +323,11 @@ impl Exchange {
         }
     }
 
-    /// Reads a request.
-    pub fn request(&mut self, p: &Observed) {
-        self.base.get_or_insert(p.roce.bth.psn);
-        let psn = self.place(p.roce.bth.psn);
-        self.learn_mtu(p);
-        let verb = Verb::of(p.roce.bth.opcode);
-        if p.seen.sent() {
-            self.sends(p, psn, verb);
-        }
-        if p.seen.delivered() && p.intact {
-            self.takes(p, psn, verb);
-        }
-    }
-
-    /// Reads an answer.
-    pub fn response(&mut self, p: &Observed) {
-        let psn = self.place(p.roce.bth.psn);
-        self.learn_mtu(p);
-        if p.seen.sent() {
-            self.answers(p, psn);
-        }
-        if p.seen.delivered() && p.intact {
-            self.hears(p, psn);
-        }
-    }
-
     /// What is to be said of it; nothing when it has no request.
     pub fn finish(mut self, [requester, responder]: [End; 2], latest: u64) -> Option<Done> {
         let first_psn = self.base?;
         self.unfinished(latest);
+        self.count();
         self.judge();
         self.varying_timeouts();
         let (near, far) = (self.requester.round_trip_ns, self.responder.round_trip_ns);
@@ -366,7 +360,31 @@ impl Exchange {
             },
             recoveries: self.recoveries,
             findings: self.findings,
+            tallies: self.tallies,
         })
+    }
+
+    /// What recoveries tell of requester and responder.
+    fn count(&mut self) {
+        let [requester, responder] = &mut self.tallies;
+        for recovery in &self.recoveries {
+            let packet = recovery.first_packet();
+            match recovery.found {
+                Found::ImpliedNak if recovery.nak.is_some() => requester.implied.add(packet),
+                Found::Timeout => requester.timeouts.add(packet),
+                _ => {}
+            }
+            if let Lost::Behind(packet) = recovery.lost {
+                requester.lost.add(packet);
+                responder.lost.add(packet);
+            }
+        }
+        let last = self.requester.log.latest();
+        if self.requester.unacked < self.requester.next.least
+            && let Some(last) = last
+        {
+            requester.open.add(last);
+        }
     }
 
     /// The rules that were not kept on the way of each recovery: those whose findings cite its

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the specification does not allow.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The rule that was not kept, and by whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
     /// Responder: a request out of order is answered by a NAK.
@@ -51,6 +54,8 @@ pub enum Rule {
     NotificationInterval,
     /// Notification point: that time counts for what was asked for.
     NotificationScope,
+    /// NIC: it counts what the capture shows.
+    CounterDiffers,
 }
 
 /// A rule that was not kept.
@@ -64,6 +69,17 @@ pub struct Finding {
     pub packets: Vec<u64>,
     /// What happened.
     pub what: String,
+}
+
+impl Finding {
+    /// The packets that show it, in words.
+    pub fn cited(&self) -> String {
+        let numbers: Vec<String> = self.packets.iter().map(u64::to_string).collect();
+        match numbers.as_slice() {
+            [one] => format!("packet {one}"),
+            several => format!("packets {}", several.join(", ")),
+        }
+    }
 }
 
 impl Rule {

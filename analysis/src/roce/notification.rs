@@ -11,6 +11,8 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use midwire_trace::Kind;
+use midwire_trace::packet::opcode;
 use serde::{Deserialize, Serialize};
 
 use super::performance::Spread;
@@ -43,7 +45,7 @@ impl Scope {
 }
 
 /// What one NIC's port did about marks.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotificationPoint {
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
@@ -70,6 +72,16 @@ struct Signal {
     number: u64,
     /// The flow of the notification: from the notification point to one queue pair.
     flow: usize,
+}
+
+impl Signal {
+    fn of(flow: usize, p: &Observed) -> Self {
+        Self {
+            time: p.time.0,
+            number: p.number,
+            flow,
+        }
+    }
 }
 
 /// Where a flow comes from and goes to.
@@ -103,30 +115,21 @@ impl Notifications {
         });
     }
 
-    /// Reads any other packet.
-    pub fn packet(&mut self, flow: usize, p: &Observed) {
+    /// Reads a packet that its sender sends.
+    pub fn sent(&mut self, flow: usize, p: &Observed) {
         self.ends(flow, p);
-        if p.net.is_marked() && p.seen.delivered() && p.intact {
-            self.marks.push(Signal {
-                time: p.time.0,
-                number: p.number,
-                flow,
-            });
-        }
-        if p.seen.sent() && p.roce.kind() == midwire_trace::Kind::Nak {
+        if p.roce.bth.opcode == opcode::CNP {
+            self.notifications.push(Signal::of(flow, p));
+        } else if p.roce.kind() == Kind::Nak {
             self.naks.entry(flow).or_default().push(p.time.0);
         }
     }
 
-    /// Reads a notification.
-    pub fn notified(&mut self, flow: usize, p: &Observed) {
+    /// Reads a packet that its receiver takes.
+    pub fn taken(&mut self, flow: usize, p: &Observed) {
         self.ends(flow, p);
-        if p.seen.sent() {
-            self.notifications.push(Signal {
-                time: p.time.0,
-                number: p.number,
-                flow,
-            });
+        if p.net.is_marked() && p.roce.bth.opcode != opcode::CNP {
+            self.marks.push(Signal::of(flow, p));
         }
     }
 
@@ -134,8 +137,9 @@ impl Notifications {
     pub fn finish(
         mut self,
         peers: &[Option<usize>],
-        settings: Settings,
+        settings: &Settings,
     ) -> (Vec<NotificationPoint>, Vec<Finding>) {
+        self.marks.sort_unstable_by_key(|mark| mark.number);
         // Marks of a flow that nothing answers can't be told from those that are told of.
         self.marks.retain_mut(|mark| match peers[mark.flow] {
             Some(peer) => {
@@ -163,7 +167,7 @@ impl Notifications {
     fn point(
         &self,
         port: [u8; 6],
-        settings: Settings,
+        settings: &Settings,
         findings: &mut Vec<Finding>,
     ) -> NotificationPoint {
         let here =
@@ -210,7 +214,11 @@ impl Notifications {
         let (Some(first), Some(last)) = (marks.first(), marks.last()) else {
             return point;
         };
+        let asked = settings.notification_of(&point.addresses);
         if told.is_empty() {
+            if asked.notifies == Some(false) {
+                return point;
+            }
             let what = format!("{whose} tells of none of {} marked packets", marks.len());
             find(
                 Rule::NotificationMissing,
@@ -243,7 +251,7 @@ impl Notifications {
         let on_marks = (told.len() as u64).saturating_sub(with_nak + unfounded.len() as u64);
         point.held_back = point.marked.saturating_sub(on_marks);
 
-        if let Some(asked) = settings.notification_scope
+        if let Some(asked) = asked.notification_scope
             && !point.scopes.is_empty()
             && !point.scopes.contains(&asked)
         {
@@ -254,7 +262,7 @@ impl Notifications {
             );
             find(Rule::NotificationScope, vec![told[0].number], what);
         }
-        if let Some(asked) = settings.notification_interval_ns {
+        if let Some(asked) = asked.notification_interval_ns {
             let scope = point.scopes.first().copied().unwrap_or(Scope::Qp);
             let least = point
                 .interval

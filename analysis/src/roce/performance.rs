@@ -36,7 +36,7 @@ impl Spread {
 }
 
 /// Recoveries of one verb.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Performance {
     /// The verb.
     pub verb: Verb,

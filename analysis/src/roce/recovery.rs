@@ -90,7 +90,7 @@ pub struct Recovery {
     pub generation_ns: Option<u64>,
     /// From the NAK to the first packet that was sent again, ns, as seen at the capture.
     pub reaction_ns: Option<u64>,
-    /// Timeout: since the requester last sent something or heard of progress, ns.
+    /// Timeout: since the packet was last sent or the requester last heard of progress, ns.
     pub waited_ns: Option<u64>,
     /// Timeout: the how-manieth without progress, from 1.
     pub retry: Option<u32>,

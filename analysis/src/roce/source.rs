@@ -8,10 +8,13 @@ use midwire_trace::packet_file::{ETHERNET, FilePacket, PacketFile};
 use midwire_trace::{Accounting, Actions, Capture, Error, Nanos, Tap};
 use serde::{Deserialize, Serialize};
 
+use crate::text::span;
+
+use super::departures::Departures;
 use super::{Analysis, Analyzer, Observed, Seen, Settings};
 
 /// A file, read and analysed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Read {
     /// Packets in it.
     pub packets: u64,
@@ -23,6 +26,47 @@ pub struct Read {
     pub cut: Option<String>,
     /// What was found.
     pub analysis: Analysis,
+}
+
+impl Read {
+    /// For a person.
+    pub fn text(&self) -> String {
+        let tables = super::tables(&self.analysis);
+        let tables: String = tables.iter().map(ToString::to_string).collect();
+        let cut = self
+            .cut
+            .as_ref()
+            .map_or_else(String::new, |cut| format!("\n         not whole: {cut}"));
+        let verdict = match self.analysis.findings.len() {
+            0 => "PASS  as the specification has it".to_owned(),
+            1 => "FAIL  1 finding".to_owned(),
+            n => format!("FAIL  {n} findings"),
+        };
+        format!("{tables}Capture  {}{cut}\n{verdict}", self.summary())
+    }
+
+    /// What was read, in a sentence.
+    pub fn summary(&self) -> String {
+        let analysis = &self.analysis;
+        let [first, last] = self.span_ns;
+        let mut text = format!(
+            "{} packets in {}, {} of them RoCEv2",
+            self.packets,
+            span(last.saturating_sub(first)),
+            analysis.packets
+        );
+        for (count, what) in [
+            (analysis.broken, "with a wrong ICRC"),
+            (analysis.other_transports, "of other transports"),
+            (analysis.unpaired, "that answer nothing seen"),
+            (self.other_links, "of other links"),
+        ] {
+            if count > 0 {
+                text += &format!(", {count} {what}");
+            }
+        }
+        text
+    }
 }
 
 /// Makes a span hold a time.
@@ -71,6 +115,7 @@ pub fn packet_file(path: &Path, settings: Settings) -> Result<Read, Error> {
 pub fn capture(capture: &Capture, settings: Settings) -> Read {
     let account = Accounting::of(capture);
     let mut analyzer = Analyzer::new(settings);
+    let mut departures = Departures::read(capture);
     let mut entries = capture.by_time();
     let mut number = 0;
     let mut span: Option<[u64; 2]> = None;
@@ -86,6 +131,9 @@ pub fn capture(capture: &Capture, settings: Settings) -> Read {
         };
         let length = usize::from(record.length);
         if let Some(mut p) = Observed::read(number, time, seen, entry.snapshot, length) {
+            if seen == Seen::Passing {
+                p.arrives = departures.of(record);
+            }
             p.intact &= seen != Seen::Delivered || !record.actions.contains(Actions::CORRUPT);
             analyzer.packet(&p);
         }

@@ -1,41 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The analysis as a person reads it at a terminal.
+//! The analysis as a person reads it.
 
-use std::fmt::Write as _;
-
-use super::{Analysis, Cite, Found, NotificationPoint, Performance, Recovery, Spread};
-use crate::text::{Align::Left, Align::Right, columns, span};
+use super::{
+    Analysis, Cite, CounterCheck, Found, NotificationPoint, Performance, Recovery, Spread,
+};
+use crate::text::{Align::Left, Align::Right, Table, span};
 
 /// Rows that a table lists; the rest is counted.
 const LISTED: usize = 40;
 
 /// The analysis as tables.
-pub fn text(analysis: &Analysis) -> String {
-    let mut out = String::new();
-    connections(&mut out, analysis);
-    if !analysis.recoveries.is_empty() {
-        recoveries(&mut out, &analysis.recoveries);
-        performance(&mut out, &analysis.performance);
-    }
-    if !analysis.notifications.is_empty() {
-        notifications(&mut out, &analysis.notifications);
-    }
-    findings(&mut out, analysis);
-    out
+pub fn tables(analysis: &Analysis) -> Vec<Table> {
+    let tables = [
+        connections(analysis),
+        recoveries(&analysis.recoveries),
+        performance(&analysis.performance),
+        notifications(&analysis.notifications),
+        counters(&analysis.counters),
+        findings(analysis),
+    ];
+    let mut tables = Vec::from(tables);
+    tables.retain(|table| !table.rows.is_empty());
+    tables
 }
 
 fn or_dash<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
     value.map_or_else(|| "–".to_owned(), show)
 }
 
-fn more(out: &mut String, all: usize) {
-    if all > LISTED {
-        let _ = writeln!(out, "  and {} more", all - LISTED);
-    }
-    out.push('\n');
-}
-
-fn connections(out: &mut String, analysis: &Analysis) {
+fn connections(analysis: &Analysis) -> Table {
     let rows: Vec<_> = analysis
         .connections
         .iter()
@@ -58,7 +51,7 @@ fn connections(out: &mut String, analysis: &Analysis) {
             ]
         })
         .collect();
-    let heading = [
+    let heading = vec![
         ("connection", Right),
         ("requester", Left),
         ("responder", Left),
@@ -71,11 +64,15 @@ fn connections(out: &mut String, analysis: &Analysis) {
         ("timeouts", Right),
         ("round trip", Right),
     ];
-    let _ = write!(out, "Connections\n{}", columns(&heading, &rows));
-    more(out, analysis.connections.len());
+    Table {
+        title: "Connections",
+        heading,
+        rows,
+        more: analysis.connections.len().saturating_sub(LISTED),
+    }
 }
 
-fn recoveries(out: &mut String, all: &[Recovery]) {
+fn recoveries(all: &[Recovery]) -> Table {
     let packet = |cite: Option<Cite>| or_dash(cite, |cite| cite.packet.to_string());
     let rows: Vec<_> = all
         .iter()
@@ -111,7 +108,7 @@ fn recoveries(out: &mut String, all: &[Recovery]) {
             ]
         })
         .collect();
-    let heading = [
+    let heading = vec![
         ("connection", Right),
         ("verb", Left),
         ("PSN", Right),
@@ -127,8 +124,12 @@ fn recoveries(out: &mut String, all: &[Recovery]) {
         ("after", Right),
         ("as specified", Left),
     ];
-    let _ = write!(out, "Losses\n{}", columns(&heading, &rows));
-    more(out, all.len());
+    Table {
+        title: "Losses",
+        heading,
+        rows,
+        more: all.len().saturating_sub(LISTED),
+    }
 }
 
 /// From the least to the most, the median between.
@@ -139,7 +140,7 @@ fn spread(spread: Option<Spread>) -> [String; 3] {
     }
 }
 
-fn performance(out: &mut String, all: &[Performance]) {
+fn performance(all: &[Performance]) -> Table {
     let mut rows = Vec::new();
     for p in all {
         let found: Vec<String> = p
@@ -165,7 +166,7 @@ fn performance(out: &mut String, all: &[Performance]) {
             rows.push([&[what][..], &[(); 7].map(|()| String::new())].concat());
         }
     }
-    let heading = [
+    let heading = vec![
         ("verb", Left),
         ("time", Left),
         ("least", Right),
@@ -175,10 +176,15 @@ fn performance(out: &mut String, all: &[Performance]) {
         ("median", Right),
         ("most", Right),
     ];
-    let _ = writeln!(out, "Retransmission\n{}", columns(&heading, &rows));
+    Table {
+        title: "Retransmission",
+        heading,
+        rows,
+        more: 0,
+    }
 }
 
-fn notifications(out: &mut String, all: &[NotificationPoint]) {
+fn notifications(all: &[NotificationPoint]) -> Table {
     let rows: Vec<_> = all
         .iter()
         .map(|n| {
@@ -200,7 +206,7 @@ fn notifications(out: &mut String, all: &[NotificationPoint]) {
             ]
         })
         .collect();
-    let heading = [
+    let heading = vec![
         ("notification point", Left),
         ("marked", Right),
         ("CNPs", Right),
@@ -210,17 +216,43 @@ fn notifications(out: &mut String, all: &[NotificationPoint]) {
         ("median", Right),
         ("limit", Left),
     ];
-    let _ = writeln!(
-        out,
-        "Congestion notifications\n{}",
-        columns(&heading, &rows)
-    );
+    Table {
+        title: "Congestion notifications",
+        heading,
+        rows,
+        more: 0,
+    }
 }
 
-fn findings(out: &mut String, analysis: &Analysis) {
-    if analysis.findings.is_empty() {
-        return;
+fn counters(all: &[CounterCheck]) -> Table {
+    let rows = all
+        .iter()
+        .filter(|check| check.says > 0 || check.least > 0)
+        .map(|check| {
+            vec![
+                check.nic.clone(),
+                check.counter.clone(),
+                check.says.to_string(),
+                check.allowed(),
+                if check.agrees() { "yes" } else { "NO" }.to_owned(),
+            ]
+        })
+        .collect();
+    Table {
+        title: "Counters against the capture",
+        heading: vec![
+            ("NIC", Left),
+            ("counter", Left),
+            ("says", Right),
+            ("in the capture", Right),
+            ("agrees", Left),
+        ],
+        rows,
+        more: 0,
     }
+}
+
+fn findings(analysis: &Analysis) -> Table {
     let rows: Vec<_> = analysis
         .findings
         .iter()
@@ -235,16 +267,16 @@ fn findings(out: &mut String, analysis: &Analysis) {
             ]
         })
         .collect();
-    let heading = [
+    let heading = vec![
         ("connection", Right),
         ("rule", Left),
         ("packets", Left),
         ("found", Left),
     ];
-    let _ = write!(
-        out,
-        "Against the specification\n{}",
-        columns(&heading, &rows)
-    );
-    more(out, analysis.findings.len());
+    Table {
+        title: "Findings",
+        heading,
+        rows,
+        more: analysis.findings.len().saturating_sub(LISTED),
+    }
 }

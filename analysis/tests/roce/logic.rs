@@ -2,7 +2,10 @@
 //! Retransmission logic: each conversation as the specification has it gives no finding, each
 //! fault put into it gives its own.
 
-use midwire_analysis::roce::{Analysis, Cite, Found, Lost, Recovery, Rule, Settings, Verb};
+use midwire_analysis::roce::{
+    self, Analysis, Cite, Found, Lost, Recovery, Rule, Seen, Settings, Timer, Verb,
+};
+use midwire_trace::Nanos;
 
 use crate::conversation::Conversation;
 
@@ -205,11 +208,13 @@ const TIMEOUT_14: u64 = 67_108_864;
 #[test]
 fn timeouts_and_retries() {
     let settings = Settings {
-        timeout: Some(14),
-        retry_count: Some(2),
+        timer: Timer {
+            timeout: Some(14),
+            retry_count: Some(2),
+        },
         ..Settings::default()
     };
-    let analysis = timeouts(&[TIMEOUT_14, 3 * TIMEOUT_14]).analysis_with(settings);
+    let analysis = timeouts(&[TIMEOUT_14, 3 * TIMEOUT_14]).analysis_with(settings.clone());
     assert_eq!(rules(&analysis), []);
     let [first, second] = &analysis.recoveries[..] else {
         panic!("{:?}", analysis.recoveries)
@@ -224,11 +229,14 @@ fn timeouts_and_retries() {
         (&[4 * TIMEOUT_14 + 1_001], Rule::TimeoutTooLate),
         (&[TIMEOUT_14; 3], Rule::TooManyRetries),
     ] {
-        assert_eq!(rules(&timeouts(waits).analysis_with(settings)), [expected]);
+        assert_eq!(
+            rules(&timeouts(waits).analysis_with(settings.clone())),
+            [expected]
+        );
     }
     // As exact as a clock with steps of 1 µs.
     let exact = timeouts(&[TIMEOUT_14 - 1_000, 4 * TIMEOUT_14 + 1_000]);
-    assert_eq!(rules(&exact.analysis_with(settings)), []);
+    assert_eq!(rules(&exact.analysis_with(settings.clone())), []);
     // Without knowing the setting: one explains times up to four times as long.
     assert_eq!(
         rules(&timeouts(&[TIMEOUT_14, 4 * TIMEOUT_14]).analysis()),
@@ -244,6 +252,25 @@ fn timeouts_and_retries() {
     let analysis = c.analysis_with(settings);
     assert_eq!(rules(&analysis), []);
     assert_eq!(analysis.recoveries[2].retry, Some(1));
+}
+
+/// A packet that an event touched has a record of its leaving; one behind it has only that of its
+/// coming, which is the earlier of the two.
+#[test]
+fn what_counts_for_the_receiver_is_the_order_of_leaving() {
+    let mut c = Conversation::new(5);
+    c.dropped().send(0);
+    c.send(1);
+    c.send(0);
+    c.after(5_000).ack(1);
+    let arriving = |latency: u64| {
+        let mut packets: Vec<_> = c.observed().collect();
+        packets[2].seen = Seen::Delivered;
+        packets[1].arrives = Nanos(packets[1].time.0 + latency);
+        roce::analyze(packets, Settings::default())
+    };
+    assert_eq!(rules(&arriving(101)), []);
+    assert_eq!(rules(&arriving(99)), [Rule::AckUnfounded]);
 }
 
 #[test]

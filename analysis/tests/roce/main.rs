@@ -2,6 +2,7 @@
 //! The RoCE analyzers on conversations that follow the specification, and on ones that don't.
 
 mod conversation;
+mod counters;
 mod logic;
 mod notification;
 mod simulation;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use midwire_analysis::roce::{Analysis, NotificationPoint, Rule, Scope, Settings};
+use midwire_analysis::roce::{Analysis, Limit, NotificationPoint, Rule, Scope, Settings};
 use midwire_trace::build::Path;
 
 use crate::conversation::Conversation;
@@ -115,8 +115,11 @@ fn what_the_capture_does_not_tell_apart_stays_open() {
 #[test]
 fn a_limit_that_was_not_asked_for() {
     let settings = |us: u64, scope| Settings {
-        notification_interval_ns: Some(us * 1_000),
-        notification_scope: Some(scope),
+        notification: Limit {
+            notifies: Some(true),
+            notification_interval_ns: Some(us * 1_000),
+            notification_scope: Some(scope),
+        },
         ..Settings::default()
     };
     let found = |us, scope| {

@@ -5,7 +5,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use midwire_analysis::roce::{self, Found, Seen, Settings, Verb};
+use midwire_analysis::roce::{self, Found, Limit, Seen, Settings, Timer, Verb};
 use midwire_trace::packet::opcode;
 use proptest::prelude::*;
 
@@ -359,7 +359,8 @@ proptest! {
         messages in messages(),
     ) {
         let world = world(seed, psn, loss, depth, &messages);
-        let settings = Settings { timeout: Some(8), ..Settings::default() };
+        let timer = Timer { timeout: Some(8), ..Timer::default() };
+        let settings = Settings { timer, ..Settings::default() };
         let analysis = world.out.analysis_with(settings);
         prop_assert!(analysis.findings.is_empty(), "{:#?}\n{}", analysis.findings, dump(&world.out.frames));
         prop_assert_eq!(analysis.unpaired, 0);
@@ -429,13 +430,19 @@ proptest! {
             }
         }
         let settings = Settings {
-            timeout: Some(3),
-            retry_count: Some(1),
-            notification_interval_ns: Some(4_000),
-            notification_scope: Some(roce::Scope::Ip),
+            timer: Timer {
+                timeout: Some(3),
+                retry_count: Some(1),
+            },
+            notification: Limit {
+                notifies: None,
+                notification_interval_ns: Some(4_000),
+                notification_scope: Some(roce::Scope::Ip),
+            },
+            ..Settings::default()
         };
         let analysis = c.analysis_with(settings);
-        roce::text(&analysis);
+        roce::tables(&analysis);
         serde_json::to_string(&analysis).expect("JSON");
     }
 }

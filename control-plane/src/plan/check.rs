@@ -13,8 +13,8 @@ use super::edit::SetMistake;
 use super::source::{Node, Step, at};
 use super::{
     Action, Base, CardTime, Connections, CounterExpectation, Endpoint, Endpoints, Event,
-    Expectation, Iterations, Kind, Mistake, Network, Plan, RnicEndpoint, RunLength, Selector, Set,
-    Site, TcpTraffic, Traffic, Transport,
+    Expectation, FindingsExpectation, Iterations, Kind, Mistake, Network, Plan, RnicEndpoint,
+    RunLength, Selector, Set, Site, TcpTraffic, Traffic, Transport,
 };
 use crate::answers::MAX_TEMPLATES;
 use crate::compile::compile;
@@ -1087,6 +1087,10 @@ impl<'a> Checker<'a> {
                     self.counter(i, expected);
                     continue;
                 }
+                Expectation::Findings(expected) => {
+                    self.findings(i, expected);
+                    continue;
+                }
                 Expectation::Retransmission(r) => {
                     if r.packet.is_some() && r.byte.is_some() {
                         self.mistake(
@@ -1184,6 +1188,24 @@ impl<'a> Checker<'a> {
         }
         self.bounds(
             at!["expect", i, "counter"],
+            n,
+            expected.at_least,
+            expected.at_most,
+        );
+    }
+
+    fn findings(&mut self, i: usize, expected: &FindingsExpectation) {
+        let n = i + 1;
+        if self.excluded(Transport::Roce) {
+            self.mistake(
+                at!["expect", i],
+                format!(
+                    "expectation {n}: findings are told of RoCE, and the selectors admit TCP only"
+                ),
+            );
+        }
+        self.bounds(
+            at!["expect", i, "findings"],
             n,
             expected.at_least,
             expected.at_most,

@@ -29,7 +29,7 @@ use serde_saphyr::{MessageFormatter, RenderOptions, SnippetMode, UserMessageForm
 pub use edit::{Base, Break, Corrupt, Ecn, HexBytes, Mend, Set, TcpFlags};
 pub use inject::{Ack, Cnp, Frame, FrameBytes, Inject, Nak, Pause, Priorities, Rst, Toward};
 pub use linux::{LinuxClock, LinuxEndpoint, LinuxPlace};
-pub use rdma::{CounterExpectation, Dcqcn, RdmaTraffic, RnicEndpoint, Verb};
+pub use rdma::{CounterExpectation, Dcqcn, FindingsExpectation, RdmaTraffic, RnicEndpoint, Verb};
 use short::{ShortForm, short_form};
 pub use source::Place;
 pub use values::{
@@ -813,6 +813,8 @@ pub enum Expectation {
     Retransmissions(RetransmissionCount),
     /// What a model NIC has counted.
     Counter(CounterExpectation),
+    /// What the analysis of RoCE finds fault with.
+    Findings(FindingsExpectation),
 }
 
 /// How the traffic ends.

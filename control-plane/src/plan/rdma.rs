@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Model NICs and the RDMA traffic between them, as a plan has them.
 
+use midwire_analysis::roce::Rule;
 use midwire_endpoints::rnic::{
     CnpScope, Config, Fault, Latency, MAX_MESSAGE, NotificationPoint, Operation, Profile,
     RdmaTransfer, ReactionPoint,
@@ -362,6 +363,21 @@ impl RdmaTraffic {
         }
         faults
     }
+}
+
+/// How often the analysis of RoCE finds fault with the NICs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FindingsExpectation {
+    /// The rule that is not kept; any one by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<Rule>,
+    /// Not less often.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<u64>,
+    /// Not more often.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<u64>,
 }
 
 /// A counter of a model NIC that has to be within bounds at the end.

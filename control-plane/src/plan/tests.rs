@@ -1198,6 +1198,12 @@ fn model_nics_are_checked() {
             "there is no counter packets",
         ),
         (
+            format!("{NICS}expect: [findings: {{rule: nak-missing}}]\n"),
+            8,
+            20,
+            "demands nothing",
+        ),
+        (
             format!("{NICS}expect: [counter: {{endpoint: a, name: rx_discards_phy}}]\n"),
             8,
             19,

@@ -248,8 +248,10 @@ impl Facts {
         let rdma = run.recorded.plan.parsed.traffic.first();
         let settings = match rdma {
             Some(Traffic::Rdma(rdma)) => roce::Settings {
-                timeout: Some(rdma.timeout),
-                retry_count: Some(rdma.retries),
+                timer: roce::Timer {
+                    timeout: Some(rdma.timeout),
+                    retry_count: Some(rdma.retries),
+                },
                 ..roce::Settings::default()
             },
             _ => roce::Settings::default(),

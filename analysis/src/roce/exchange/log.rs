@@ -34,9 +34,14 @@ impl Log {
         self.entries.push_back(Logged {
             psn,
             cite: p.cite(),
-            delivered: p.seen.delivered() && p.intact,
+            delivered: p.is_taken(),
             ack,
         });
+    }
+
+    /// The number of the packet seen last.
+    pub fn latest(&self) -> Option<u64> {
+        self.entries.back().map(|e| e.cite.packet)
     }
 
     /// The last time that the packet with a PSN was seen.

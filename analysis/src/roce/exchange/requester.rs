@@ -8,7 +8,8 @@ use crate::roce::{Found, Observed, Rule, Verb};
 
 impl Exchange {
     /// The requester sends a request.
-    pub(super) fn sends(&mut self, p: &Observed, psn: i64, verb: Verb) {
+    pub fn sends(&mut self, p: &Observed) {
+        let (psn, verb) = (self.requested(p), Verb::of(p.roce.bth.opcode));
         self.verbs[verb as usize] += 1;
         self.counts.requests += 1;
         self.counts.bytes += u64::from(p.payload);
@@ -57,7 +58,6 @@ impl Exchange {
             }
         }
         r.sent_ns = p.time.0;
-        r.active_ns = p.time.0;
         r.log.push(psn, p);
     }
 
@@ -84,17 +84,27 @@ impl Exchange {
     }
 
     /// The requester gets an answer.
-    pub(super) fn hears(&mut self, p: &Observed, psn: i64) {
+    pub fn hears(&mut self, p: &Observed) {
+        let psn = self.answered(p);
         match Answer::of(p) {
             Answer::Ack => self.progress(p, psn + 1),
-            Answer::SequenceNak => self.told(p, psn, Found::SequenceNak, 0),
+            Answer::SequenceNak => {
+                self.tallies[0].naks.add(p.number);
+                self.told(p, psn, Found::SequenceNak, 0);
+            }
             Answer::NotReady(code) => {
+                self.tallies[0].unready.add(p.number);
                 let wait = syndrome::not_ready_us(code) * 1000;
                 self.told(p, psn, Found::NotReady, wait);
             }
             Answer::Refusal(syndrome) => {
                 self.progress(p, psn);
                 self.refusals.push((p.number, syndrome));
+                match syndrome {
+                    syndrome::INVALID_REQUEST => self.tallies[0].invalid.add(p.number),
+                    syndrome::REMOTE_ACCESS => self.tallies[0].denied.add(p.number),
+                    _ => {}
+                }
             }
             Answer::Data => self.gets(p, psn),
         }
@@ -112,6 +122,9 @@ impl Exchange {
         let earlier = r.reason.is_some_and(|reason| reason.psn < psn);
         if psn < r.unacked || psn >= r.next.most || earlier {
             return;
+        }
+        if found == Found::SequenceNak {
+            self.tallies[0].new_naks.add(p.number);
         }
         self.requester.reason = Some(Reason {
             found,
@@ -152,6 +165,7 @@ impl Exchange {
         let Some(awaited) = r.awaited.front() else {
             return;
         };
+        self.tallies[0].ahead.add(p.number);
         let (psn, stale) = (awaited.next, awaited.asked_again);
         let known = |reason: Reason| reason.psn == psn && (stale || !reason.stale);
         if !r.reason.is_some_and(known) {
@@ -181,7 +195,7 @@ impl Exchange {
             r.heard = true;
             r.unacked = to;
             r.timeouts = 0;
-            r.active_ns = p.time.0;
+            r.progress_ns = p.time.0;
             if let Some(reason) = r.reason.take_if(|reason| reason.psn < to) {
                 r.overtaken = Some(reason);
             }

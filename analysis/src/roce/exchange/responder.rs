@@ -6,16 +6,20 @@ use crate::roce::{Observed, Rule, Verb};
 
 impl Exchange {
     /// The responder gets a request.
-    pub(super) fn takes(&mut self, p: &Observed, psn: i64, verb: Verb) {
+    pub fn takes(&mut self, p: &Observed) {
+        let (psn, verb) = (self.requested(p), Verb::of(p.roce.bth.opcode));
         let dma_len = p.roce.reth.map_or(0, |reth| reth.dma_len);
         let r = &mut self.responder;
         if psn > r.expected.most {
             r.out_of_order.get_or_insert(p.cite());
             self.counts.out_of_sequence += 1;
+            self.tallies[1].early.add(p.number);
             return;
         }
         r.nak.take_if(|nak| nak.psn == psn);
-        if psn >= r.expected.least {
+        let again = psn < r.expected.least;
+        self.tallies[1].request(p, verb, again);
+        if !again {
             r.expected = Next::after(psn, verb, dma_len, self.mtu);
             r.out_of_order = None;
             if p.roce.bth.ack_req && r.probe.is_none() {
@@ -33,7 +37,8 @@ impl Exchange {
     }
 
     /// The responder sends an answer.
-    pub(super) fn answers(&mut self, p: &Observed, psn: i64) {
+    pub fn answers(&mut self, p: &Observed) {
+        let psn = self.answered(p);
         let r = &mut self.responder;
         if let Some((probe, time)) = r.probe
             && psn >= probe
@@ -50,7 +55,7 @@ impl Exchange {
         match answer {
             Answer::Ack => {
                 self.counts.acks += 1;
-                if !(p.seen.delivered() && p.intact) {
+                if !p.is_taken() {
                     r.lost_ack = Some((psn, p.number));
                 }
                 self.acknowledges(p, psn);
@@ -61,6 +66,7 @@ impl Exchange {
             }
             Answer::NotReady(_) => {
                 self.counts.not_ready += 1;
+                self.tallies[1].not_ready.add(p.number);
                 r.out_of_order = None;
             }
             Answer::Refusal(_) => {}
@@ -166,7 +172,9 @@ impl Exchange {
         let begins = r.asked.iter().position(|a| a.psn == psn).or_else(|| {
             // Its first responses were lost on the way to the capture.
             let current = r.answering.is_some_and(|a| a.covers(psn, mtu));
-            let of = |a: &Asked| psn > a.psn && mtu.is_none_or(|mtu| psn < a.end(mtu));
+            let of = |a: &Asked| {
+                a.verb == Verb::Read && psn > a.psn && mtu.is_none_or(|mtu| psn < a.end(mtu))
+            };
             let mut asked = r.asked.iter();
             match mtu {
                 Some(_) => asked.position(of),

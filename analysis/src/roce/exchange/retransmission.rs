@@ -21,7 +21,7 @@ impl Exchange {
     /// The requester sends what it has sent before.
     pub(super) fn goes_back(&mut self, p: &Observed, psn: i64, verb: Verb) {
         let now = p.cite();
-        let unseen = self.unseen(psn, verb);
+        let unseen = self.unseen(psn, verb, now);
         let reason = match self.reason(psn, now) {
             Some(nak) if nak.found == Found::SequenceNak && psn < nak.psn => unseen.or(Some(nak)),
             reason => reason.or(unseen),
@@ -131,19 +131,24 @@ impl Exchange {
     /// A NAK that came by here and can't be why the requester goes back: it does so much later,
     /// and further than that asks for, or it had obeyed it before.
     fn unheard(&self, reason: &Reason, psn: i64, now: Cite) -> bool {
-        let timeout = self.settings.timeout.and_then(ack_timeout_ns);
+        (psn < reason.psn || reason.stale) && self.is_late(reason.told, now)
+    }
+
+    /// Its timer may have made the requester go back this long after it was told to.
+    fn is_late(&self, told: Cite, now: Cite) -> bool {
+        let timeout = self.timer.timeout.and_then(ack_timeout_ns);
         let patience = timeout.map_or(PATIENCE_NS, |timeout| timeout / 2);
-        (psn < reason.psn || reason.stale)
-            && now.time_ns.saturating_sub(reason.told.time_ns) >= patience
+        now.time_ns.saturating_sub(told.time_ns) >= patience
     }
 
     /// The requester goes back, and nothing that was seen tells why: what was lost behind the
     /// capture shows in a read that is asked for again though later responses came by.
-    fn unseen(&self, psn: i64, verb: Verb) -> Option<Reason> {
+    fn unseen(&self, psn: i64, verb: Verb, now: Cite) -> Option<Reason> {
         if verb != Verb::Read || psn >= self.requester.unacked {
             return None;
         }
-        let told = self.responder.log.first_behind(psn)?;
+        let first = self.responder.log.first_behind(psn);
+        let told = first.filter(|told| !self.is_late(*told, now))?;
         Some(Reason {
             found: Found::ImpliedNak,
             psn,
@@ -177,18 +182,19 @@ impl Exchange {
         let r = &mut self.requester;
         r.timeouts += 1;
         let (retry, unacked) = (r.timeouts, r.unacked);
+        let before = r.log.last(psn).map(|e| e.cite);
         // What is acknowledged here but not to the requester was lost behind.
-        let since = if psn < unacked {
-            r.sent_ns
-        } else {
-            r.active_ns
-        };
-        let waited = p.time.0.saturating_sub(since);
+        let progress = if psn < unacked { 0 } else { r.progress_ns };
+        // The timer was begun with this packet, or with any later one.
+        let begun = before.map_or(r.sent_ns, |cite| cite.time_ns);
+        let since = |time: u64| p.time.0.saturating_sub(time.max(progress));
+        let (waited, idle) = (since(begun), since(r.sent_ns));
         let this = (waited, p.number);
         let [shortest, longest] = r.waited.unwrap_or([this; 2]);
         r.waited = Some([shortest.min(this), longest.max(this)]);
-        let before = r.log.last(psn).map(|e| e.cite.packet);
-        let cites: Vec<u64> = before.into_iter().chain([p.number]).collect();
+        let cites: Vec<u64> = (before.map(|cite| cite.packet).into_iter())
+            .chain([p.number])
+            .collect();
         recovery.waited_ns = Some(waited);
         recovery.retry = Some(retry);
         if let Lost::Behind(_) = recovery.lost
@@ -216,12 +222,13 @@ impl Exchange {
             );
             self.find(Rule::NakMissing, [early.packet, p.number], what);
         }
-        self.check_timeout(waited, retry, &cites);
+        self.check_timeout([waited, idle], retry, &cites);
     }
 
-    /// A timer runs as long as it was set to, and as often.
-    fn check_timeout(&mut self, waited: u64, retry: u32, cites: &[u64]) {
-        let settings = self.settings;
+    /// A timer runs as long as it was set to, and as often. It was begun so long before, or any
+    /// time after that, but not after the requester was idle.
+    fn check_timeout(&mut self, [waited, idle]: [u64; 2], retry: u32, cites: &[u64]) {
+        let timer = self.timer;
         let mut find = |rule, what| self.find(rule, cites.iter().copied(), what);
         if waited < SHORTEST_TIMEOUT_NS {
             let what = format!(
@@ -230,22 +237,24 @@ impl Exchange {
             );
             find(Rule::Unprovoked, what);
         }
-        if let Some(setting) = settings.timeout
+        if let Some(setting) = timer.timeout
             && let Some(least) = ack_timeout_ns(setting)
         {
-            let what = format!(
-                "timeout after {}, where timeout {setting} is {} to {}",
-                span(waited),
-                span(least),
-                span(4 * least)
-            );
+            let what = |waited| {
+                format!(
+                    "timeout after {}, where timeout {setting} is {} to {}",
+                    span(waited),
+                    span(least),
+                    span(4 * least)
+                )
+            };
             if waited + CLOCK_STEP_NS < least {
-                find(Rule::TimeoutTooEarly, what);
-            } else if waited > 4 * least + CLOCK_STEP_NS {
-                find(Rule::TimeoutTooLate, what);
+                find(Rule::TimeoutTooEarly, what(waited));
+            } else if idle > 4 * least + CLOCK_STEP_NS {
+                find(Rule::TimeoutTooLate, what(idle));
             }
         }
-        if let Some(most) = settings.retry_count
+        if let Some(most) = timer.retry_count
             && retry == u32::from(most) + 1
         {
             let what = format!(
@@ -321,7 +330,7 @@ impl Exchange {
             return;
         };
         let round_trip = self.requester.round_trip_ns.unwrap_or(0);
-        if self.settings.timeout.is_none()
+        if self.timer.timeout.is_none()
             && longest.0 > shortest.0.saturating_mul(4).saturating_add(round_trip)
         {
             let what = format!(

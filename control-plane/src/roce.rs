@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the analysis of RoCE says of a run, with what its plan asked of the NICs.
+
+use std::net::IpAddr;
+
+use midwire_analysis::roce::source::{self, Read};
+use midwire_analysis::roce::{Limit, NicSettings, QpSettings, Scope, Settings, Timer};
+use midwire_endpoints::Port;
+use midwire_endpoints::rnic::CnpScope;
+use midwire_trace::Capture;
+use serde::Deserialize;
+
+use crate::plan::{Endpoint, RdmaTraffic, RnicEndpoint, Traffic};
+use crate::run_file::Recorded;
+
+/// Reads the capture of a run; nothing when there is no RoCE in it.
+pub(crate) fn read(capture: &Capture, recorded: &Recorded) -> Option<Read> {
+    let read = source::capture(capture, settings(recorded));
+    (read.analysis.packets > 0).then_some(read)
+}
+
+/// What the plan asks of the NICs.
+fn settings(recorded: &Recorded) -> Settings {
+    let plan = &recorded.plan.parsed;
+    let nics = [(Port::A, &plan.endpoints.a), (Port::B, &plan.endpoints.b)].into_iter();
+    let traffic = recorded.traffic.iter();
+    Settings {
+        nics: nics
+            .filter_map(|(port, endpoint)| match endpoint {
+                Endpoint::Rnic(nic) => Some(of_nic(nic, port, recorded)),
+                _ => None,
+            })
+            .collect(),
+        queue_pairs: traffic
+            .filter_map(|record| {
+                let entry = plan.traffic.get(record.number.checked_sub(1)? as usize)?;
+                match entry {
+                    Traffic::Rdma(rdma) => Some(of_queue_pairs(rdma, &record.details)),
+                    _ => None,
+                }
+            })
+            .flatten()
+            .collect(),
+        ..Settings::default()
+    }
+}
+
+fn of_nic(nic: &RnicEndpoint, port: Port, recorded: &Recorded) -> NicSettings {
+    let dcqcn = &nic.dcqcn;
+    let counted = recorded.nics.iter().find(|nic| nic.endpoint == port);
+    NicSettings {
+        name: port.to_string(),
+        addresses: nic.address.iter().map(|cidr| cidr.address).collect(),
+        notification: Limit {
+            notifies: Some(dcqcn.np),
+            notification_interval_ns: Some(dcqcn.min_time_between_cnps.as_nanos()),
+            // What a profile does of its own accord was not asked for.
+            notification_scope: Some(match dcqcn.cnp_limit.unwrap_or(CnpScope::Port) {
+                CnpScope::Port => Scope::Port,
+                CnpScope::Ip => Scope::Ip,
+                CnpScope::Qp => Scope::Qp,
+            }),
+        },
+        counters: counted.map_or_else(Default::default, |nic| nic.counters.clone()),
+    }
+}
+
+/// What the queue pairs of an entry were, as its record tells.
+fn of_queue_pairs(rdma: &RdmaTraffic, details: &serde_json::Value) -> Vec<QpSettings> {
+    #[derive(Deserialize)]
+    struct Details {
+        qps: Vec<Ends>,
+    }
+    #[derive(Deserialize)]
+    struct Ends {
+        source: IpAddr,
+        qp: u32,
+        destination: IpAddr,
+        peer_qp: u32,
+    }
+    let qps = Details::deserialize(details).map_or_else(|_| Vec::new(), |details| details.qps);
+    let classes = rdma.traffic_classes.iter().cycle();
+    qps.into_iter()
+        .zip(classes)
+        .map(|(ends, class)| QpSettings {
+            ends: [(ends.source, ends.qp), (ends.destination, ends.peer_qp)],
+            timer: Timer {
+                timeout: Some(rdma.timeout),
+                retry_count: Some(rdma.retries),
+            },
+            class: *class,
+        })
+        .collect()
+}
