@@ -3,11 +3,13 @@
 
 use midwire_analysis::roce::Analysis;
 use midwire_analysis::tcp::{Cause, Retransmission};
+use midwire_endpoints::rnic::RdmaReport;
 use midwire_trace::Lane;
+use serde::Deserialize as _;
 
 use crate::plan::{
-    CounterExpectation, Expectation, ExpectedCause, FindingsExpectation, RetransmissionCount,
-    RetransmissionExpectation, TrafficOutcome,
+    CompletionExpectation, CounterExpectation, Expectation, ExpectedCause, FindingsExpectation,
+    RetransmissionCount, RetransmissionExpectation, TrafficOutcome,
 };
 use crate::run_file::{ConnectionRecord, ExpectationRecord, NicRecord, TrafficRecord};
 use crate::text::time;
@@ -45,6 +47,9 @@ pub fn evaluate(expectations: &[Expectation], facts: Facts<'_>) -> Vec<Expectati
                 }
                 Expectation::Findings(expected) => {
                     (describe_findings(expected), facts.findings(expected))
+                }
+                Expectation::Completion(expected) => {
+                    (describe_completion(expected), facts.completion(expected))
                 }
             };
             ExpectationRecord {
@@ -120,6 +125,19 @@ fn describe_findings(expected: &FindingsExpectation) -> String {
         Some(rule) => format!("{many} findings of RoCE, {}", rule.name()),
         None => format!("{many} findings of RoCE"),
     }
+}
+
+fn describe_completion(expected: &CompletionExpectation) -> String {
+    let CompletionExpectation {
+        traffic,
+        queue_pairs,
+        within,
+    } = expected;
+    let whose = match queue_pairs.is_all() {
+        true => String::new(),
+        false => format!(" of queue pairs {queue_pairs}"),
+    };
+    format!("messages{whose} of traffic {traffic} complete within {within}")
 }
 
 fn by(expected: ExpectedCause, cause: Cause) -> bool {
@@ -243,6 +261,35 @@ impl<'a> Facts<'a> {
         }
         (is_within(n, expected.at_least, expected.at_most), text)
     }
+
+    /// The first queue pair that failed, or the one with the slowest message.
+    fn completion(&self, expected: &CompletionExpectation) -> (bool, String) {
+        let mut entries = self.traffic.iter();
+        let report = entries
+            .find(|entry| entry.number == expected.traffic)
+            .and_then(|entry| RdmaReport::deserialize(&entry.details).ok());
+        let Some(report) = report else {
+            return (false, "there were no such messages".to_owned());
+        };
+        let mut slowest = None;
+        for (number, qp) in (0..).zip(&report.qps) {
+            if !expected.queue_pairs.contains(number) {
+                continue;
+            }
+            match (&qp.error, qp.completion_times) {
+                (None, Some(times)) => slowest = slowest.max(Some((times.max_ns, number))),
+                (None, None) => return (false, format!("none of queue pair {number} completed")),
+                (Some(error), _) => return (false, format!("queue pair {number}: {error}")),
+            }
+        }
+        match slowest {
+            Some((slowest, number)) => (
+                slowest <= expected.within.as_nanos(),
+                format!("at most {} (queue pair {number})", time(slowest)),
+            ),
+            None => (false, "there were no such queue pairs".to_owned()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -250,6 +297,7 @@ mod tests {
     use super::*;
     use crate::fixture;
     use midwire_analysis::roce::{Finding, Rule};
+    use serde_json::{Value, json};
 
     #[track_caller]
     fn met(expectation: &str, wanted: bool, part: &str) {
@@ -372,6 +420,50 @@ mod tests {
             !met("findings: {at_most: 0}", None).0,
             "there was nothing to be read"
         );
+    }
+
+    #[test]
+    fn messages_complete_in_time() {
+        let times = |ns: u64| json!({"min_ns": 1, "mean_ns": 1, "p50_ns": 1, "p90_ns": 1, "p99_ns": 1, "max_ns": ns});
+        let qp = |times: Value, error: Option<&str>| {
+            json!({
+                "source": "", "destination": "", "qp": 2, "peer_qp": 3, "first_psn": 0,
+                "peer_first_psn": 0, "messages": 1, "bytes": 1, "wrong_bytes": 0,
+                "goodput_bps": null, "completion_times": times, "error": error,
+            })
+        };
+        let entry = TrafficRecord {
+            details: json!({
+                "completed": false, "duration_ns": null, "messages": 2, "bytes": 2,
+                "wrong_bytes": 0, "goodput_bps": null, "completion_times": null,
+                "qps": [qp(times(5_000), None), qp(times(9_000), None), qp(times(1), Some("flushed"))],
+            }),
+            ..fixture::recorded().traffic.remove(0)
+        };
+        for (expectation, wanted, part) in [
+            (
+                "{queue_pairs: 0-1, within: 9us}",
+                true,
+                "9 µs (queue pair 1)",
+            ),
+            ("{queue_pairs: 0-1, within: 8999ns}", false, "queue pair 1"),
+            ("{queue_pairs: 0, within: 5us}", true, "queue pair 0"),
+            ("{within: 1s}", false, "queue pair 2: flushed"),
+            ("{queue_pairs: 3, within: 1s}", false, "no such queue pairs"),
+            ("{traffic: 2, within: 1s}", false, "no such messages"),
+        ] {
+            let expectation = serde_saphyr::from_str(&format!("completion: {expectation}"));
+            let facts = Facts {
+                connections: &[],
+                traffic: std::slice::from_ref(&entry),
+                retransmissions: &[],
+                nics: &[],
+                roce: None,
+            };
+            let record = &evaluate(&[expectation.unwrap()], facts)[0];
+            assert_eq!(record.met, wanted, "{record:?}");
+            assert!(record.found.contains(part), "{record:?}");
+        }
     }
 
     #[test]

@@ -70,6 +70,31 @@ pub fn derive(seed: u64, n: u64) -> u64 {
     x ^ x >> 31
 }
 
+/// Numbers that look random, one after the other, from a seed.
+#[derive(Clone, Debug)]
+pub struct Draws {
+    seed: u64,
+    drawn: u64,
+}
+
+impl Draws {
+    /// The sequence of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self { seed, drawn: 0 }
+    }
+
+    /// The next number.
+    pub fn draw(&mut self) -> u64 {
+        self.drawn += 1;
+        derive(self.seed, self.drawn - 1)
+    }
+
+    /// The next number, of those below `end`; 0 when there is none.
+    pub fn below(&mut self, end: u64) -> u64 {
+        (u128::from(self.draw()) * u128::from(end) >> 64) as u64
+    }
+}
+
 fn draw(
     seed: u64,
     (connection, lane, kind): (Option<u16>, Lane, Kind),

@@ -12,9 +12,9 @@ use midwire_trace::Lane;
 use super::edit::SetMistake;
 use super::source::{Node, Step, at};
 use super::{
-    Action, Base, CardTime, Connections, CounterExpectation, Endpoint, Endpoints, Event,
-    Expectation, FindingsExpectation, Iterations, Kind, Mistake, Network, Plan, RnicEndpoint,
-    RunLength, Selector, Set, Site, TcpTraffic, Traffic, Transport,
+    Action, Base, CardTime, CompletionExpectation, Connections, CounterExpectation, Endpoint,
+    Endpoints, Event, Expectation, FindingsExpectation, Iterations, Kind, Mistake, Network, Plan,
+    RnicEndpoint, RunLength, Selector, Set, Site, TcpTraffic, Traffic, Transport,
 };
 use crate::answers::MAX_TEMPLATES;
 use crate::compile::compile;
@@ -1091,6 +1091,10 @@ impl<'a> Checker<'a> {
                     self.findings(i, expected);
                     continue;
                 }
+                Expectation::Completion(expected) => {
+                    self.completion(i, expected);
+                    continue;
+                }
                 Expectation::Retransmission(r) => {
                     if r.packet.is_some() && r.byte.is_some() {
                         self.mistake(
@@ -1210,6 +1214,30 @@ impl<'a> Checker<'a> {
             expected.at_least,
             expected.at_most,
         );
+    }
+
+    fn completion(&mut self, i: usize, expected: &CompletionExpectation) {
+        let n = i + 1;
+        let entry = (expected.traffic as usize).checked_sub(1);
+        let Some(Traffic::Rdma(rdma)) = entry.and_then(|entry| self.plan.traffic.get(entry)) else {
+            let message = format!(
+                "expectation {n}: traffic {} is not of RDMA messages",
+                expected.traffic
+            );
+            return self.mistake(at!["expect", i, "completion", "traffic"], message);
+        };
+        let highest = expected.queue_pairs.highest();
+        if highest >= rdma.qps.into() {
+            let message = format!(
+                "expectation {n}: queue pair {highest}, but traffic {} has {}, counted from 0",
+                expected.traffic, rdma.qps
+            );
+            self.mistake(at!["expect", i, "completion", "queue_pairs"], message);
+        }
+        if expected.within.as_nanos() == 0 {
+            let message = format!("expectation {n}: expected a time above 0");
+            self.mistake(at!["expect", i, "completion", "within"], message);
+        }
     }
 
     /// A number that has to be within bounds needs one, and room between two.

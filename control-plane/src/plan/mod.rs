@@ -29,7 +29,10 @@ use serde_saphyr::{MessageFormatter, RenderOptions, SnippetMode, UserMessageForm
 pub use edit::{Base, Break, Corrupt, Ecn, HexBytes, Mend, Set, TcpFlags};
 pub use inject::{Ack, Cnp, Frame, FrameBytes, Inject, Nak, Pause, Priorities, Rst, Toward};
 pub use linux::{LinuxClock, LinuxEndpoint, LinuxPlace};
-pub use rdma::{CounterExpectation, Dcqcn, FindingsExpectation, RdmaTraffic, RnicEndpoint, Verb};
+pub use rdma::{
+    CompletionExpectation, CounterExpectation, Dcqcn, FindingsExpectation, RdmaTraffic,
+    RnicEndpoint, Verb,
+};
 use short::{ShortForm, short_form};
 pub use source::Place;
 pub use values::{
@@ -815,6 +818,8 @@ pub enum Expectation {
     Counter(CounterExpectation),
     /// What the analysis of RoCE finds fault with.
     Findings(FindingsExpectation),
+    /// How long RDMA messages take.
+    Completion(CompletionExpectation),
 }
 
 /// How the traffic ends.

@@ -11,7 +11,7 @@ use midwire_trace::Psn;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Duration, Size, one};
+use super::{Duration, Numbers, Size, one};
 
 const PICOSECONDS: u64 = 1000;
 
@@ -378,6 +378,21 @@ pub struct FindingsExpectation {
     /// Not more often.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_most: Option<u64>,
+}
+
+/// Messages between model NICs that have to complete in time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CompletionExpectation {
+    /// Entry of the traffic, from 1. Default 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub traffic: u32,
+    /// Queue pairs of the entry, from 0. Default all.
+    #[serde(default = "Numbers::all")]
+    pub queue_pairs: Numbers,
+    /// What each of their messages takes at most.
+    pub within: Duration,
 }
 
 /// A counter of a model NIC that has to be within bounds at the end.

@@ -1204,6 +1204,24 @@ fn model_nics_are_checked() {
             "demands nothing",
         ),
         (
+            format!("{NICS}expect: [completion: {{traffic: 2, within: 1ms}}]\n"),
+            8,
+            32,
+            "traffic 2 is not of RDMA messages",
+        ),
+        (
+            format!("{NICS}expect: [completion: {{queue_pairs: 0-1, within: 1ms}}]\n"),
+            8,
+            36,
+            "queue pair 1, but traffic 1 has 1, counted from 0",
+        ),
+        (
+            format!("{NICS}expect: [completion: {{within: 0us}}]\n"),
+            8,
+            31,
+            "expected a time above 0",
+        ),
+        (
             format!("{NICS}expect: [counter: {{endpoint: a, name: rx_discards_phy}}]\n"),
             8,
             19,

@@ -610,9 +610,20 @@ impl Numbers {
     /// Stands for the last number of a range without end.
     pub const END: u64 = u64::MAX;
 
+    /// All numbers.
+    pub fn all() -> Self {
+        Numbers(vec![(0, Self::END)])
+    }
+
     /// The ranges: first and last number of each, both included.
     pub fn ranges(&self) -> &[(u64, u64)] {
         &self.0
+    }
+
+    /// True when it is one of them.
+    pub fn contains(&self, number: u64) -> bool {
+        let holds = |&(first, last): &(u64, u64)| (first..=last).contains(&number);
+        self.0.iter().any(holds)
     }
 
     /// The number, when it is one.
@@ -625,7 +636,7 @@ impl Numbers {
 
     /// True for `all`.
     pub fn is_all(&self) -> bool {
-        self.0 == [(0, Self::END)]
+        *self == Self::all()
     }
 
     /// How many they are; nothing when they have no end.

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use midwire_trace::Psn;
 use midwire_trace::build::Path;
-use serde::Serialize;
+use midwire_trace::chance::Draws;
+use serde::{Deserialize, Serialize};
 
 use super::{
     BIT_PICOSECONDS, CompletionTimes, Config, Frame, MICROSECOND, Operation, Picoseconds, QpConfig,
     Rnic, Transfer, TransferConfig,
 };
 use crate::Port;
-use crate::payload::mix;
 
 /// One end tells the other outside the line that a transfer is over: after this time the next one
 /// begins. Participants of a calendar run for less at a stretch.
@@ -84,16 +84,6 @@ pub struct Testbed {
     current: usize,
 }
 
-/// Numbers that look random, from a seed.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-}
-
 impl Testbed {
     /// Two NICs at ports A and B. The seed decides numbers of queue pairs, first PSNs, keys and
     /// contents of the memory.
@@ -103,7 +93,7 @@ impl Testbed {
             entries: Vec::new(),
             current: 0,
         };
-        let mut numbers = Numbers(seed);
+        let mut draws = Draws::new(seed);
         let mut used = [Vec::new(), Vec::new()];
         let mut index = 0;
         for transfer in transfers {
@@ -114,7 +104,7 @@ impl Testbed {
                 facts: Vec::new(),
             };
             for n in 0..transfer.qps as usize {
-                let ends = bed.queue_pair(transfer, n, index, seed, &mut numbers, &mut used);
+                let ends = bed.queue_pair(transfer, n, index, seed, &mut draws, &mut used);
                 index += 1;
                 entry.facts.push(ends[transfer.from as usize].clone());
                 let [a, b] = ends;
@@ -141,21 +131,21 @@ impl Testbed {
         n: usize,
         index: u32,
         seed: u64,
-        numbers: &mut Numbers,
+        draws: &mut Draws,
         used: &mut [Vec<u32>; 2],
     ) -> [QpConfig; 2] {
         let [a, b] = [0, 1].map(|end| {
             loop {
-                let number = (numbers.next() & 0xff_ffff) as u32;
+                let number = (draws.draw() & 0xff_ffff) as u32;
                 // 0 and 1 are for management.
                 if number > 1 && !used[end].contains(&number) {
                     used[end].push(number);
-                    let psn = Psn::new(numbers.next());
+                    let psn = Psn::new(draws.draw());
                     return (number, transfer.first_psn.unwrap_or(psn));
                 }
             }
         });
-        let key = numbers.next() as u32;
+        let key = draws.draw() as u32;
         let address = |end: usize| {
             let addresses = &self.nics[end].config().addresses;
             addresses[if transfer.multi_gid { n } else { 0 } % addresses.len()]
@@ -309,7 +299,7 @@ fn rate(bytes: u64, time: Option<Picoseconds>) -> Option<u64> {
 }
 
 /// What became of a transfer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RdmaReport {
     /// Every message completed, and every byte arrived once, in order and right.
     pub completed: bool,
@@ -330,7 +320,7 @@ pub struct RdmaReport {
 }
 
 /// What became of a queue pair's messages.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QpReport {
     /// Address of the end that asks.
     pub source: String,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The application: posts messages to queue pairs, and keeps when each began and ended.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::requester::Completion;
 use super::{Operation, Picoseconds, Status};
@@ -195,7 +195,7 @@ impl Transfer {
 }
 
 /// Times that messages took to complete, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CompletionTimes {
     /// The shortest.
     pub min_ns: u64,
