@@ -5,6 +5,7 @@
 
 mod analyze;
 mod export;
+mod fuzz;
 mod import;
 mod linux;
 mod nic;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use midwire_control::fuzz::schema as fuzz_schema;
 use midwire_control::plan::{self, Plan};
 use midwire_control::verdict::BAD_PLAN;
 
@@ -37,6 +39,8 @@ Exit codes: 0 passed, 1 an expectation about the device under test failed, 2 bad
 enum Command {
     /// Carry out a plan and judge it
     Run(run::Run),
+    /// Search for plans that show something wrong with NICs
+    Fuzz(fuzz::Fuzz),
     /// Check plans without running them
     Validate {
         /// Plans
@@ -44,7 +48,11 @@ enum Command {
         plans: Vec<PathBuf>,
     },
     /// Print the JSON Schema of plans
-    Schema,
+    Schema {
+        /// Of the targets of fuzz instead
+        #[arg(long)]
+        target: bool,
+    },
     /// Work out findings and verdict of a run again, or say what RDMA NICs did in a pcap or pcapng
     /// file
     Analyze(analyze::Analyze),
@@ -109,8 +117,10 @@ impl From<midwire_control::Error> for Failure {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(run) => run.carry_out(),
+        Command::Fuzz(fuzz) => fuzz.carry_out(),
         Command::Validate { plans } => validate(&plans),
-        Command::Schema => print_json(&plan::schema()).map(|()| 0),
+        Command::Schema { target: false } => print_json(&plan::schema()).map(|()| 0),
+        Command::Schema { target: true } => print_json(&fuzz_schema()).map(|()| 0),
         Command::Analyze(analyze) => analyze.carry_out(),
         Command::Export(export) => export.write(),
         Command::Import(import) => import.write(),

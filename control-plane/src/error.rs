@@ -18,7 +18,15 @@ pub enum Error {
         /// Cause.
         source: io::Error,
     },
-    /// The plan has mistakes.
+    /// The target's file can't be read.
+    #[error("can't read the target {}: {source}", path.display())]
+    ReadTarget {
+        /// File.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// The plan, or the target, has mistakes.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// A file that the plan names can't be read.
@@ -58,6 +66,22 @@ pub enum Error {
         /// Its version.
         found: u32,
     },
+    /// A search can't be taken up again.
+    #[error("the search in {} can't go on: {reason}", path.display())]
+    Resume {
+        /// Its directory.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A run of a search said nothing about the devices.
+    #[error("a run of the search, left in {}, says nothing: {reason}", directory.display())]
+    Search {
+        /// Its directory, which is left there.
+        directory: PathBuf,
+        /// What went wrong.
+        reason: String,
+    },
     /// The packets of a run can't be named.
     #[error("the packets of {} can't be named, for its capture is not complete: {reason}", path.display())]
     Incomplete {
@@ -77,13 +101,17 @@ impl Error {
     /// Exit code of a program that ends with this error.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Error::ReadPlan { .. } | Error::Plan(_) | Error::Input { .. } | Error::NotEmpty(_) => {
-                BAD_PLAN
-            }
+            Error::ReadPlan { .. }
+            | Error::ReadTarget { .. }
+            | Error::Plan(_)
+            | Error::Input { .. }
+            | Error::NotEmpty(_)
+            | Error::Resume { .. } => BAD_PLAN,
             Error::Incomplete { .. } => Outcome::CaptureIncomplete.exit_code(),
-            Error::File { .. } | Error::RunFile { .. } | Error::RunVersion { .. } => {
-                Outcome::Environment.exit_code()
-            }
+            Error::File { .. }
+            | Error::RunFile { .. }
+            | Error::RunVersion { .. }
+            | Error::Search { .. } => Outcome::Environment.exit_code(),
         }
     }
 }

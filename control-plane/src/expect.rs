@@ -444,7 +444,7 @@ mod tests {
             (
                 "{queue_pairs: 0-1, within: 9us}",
                 true,
-                "9 µs (queue pair 1)",
+                "9000 ns (queue pair 1)",
             ),
             ("{queue_pairs: 0-1, within: 8999ns}", false, "queue pair 1"),
             ("{queue_pairs: 0, within: 5us}", true, "queue pair 0"),

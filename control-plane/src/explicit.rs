@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use midwire_trace::identity::Identity;
-use midwire_trace::{Accounting, Capture, Kind as PacketKind, Lane};
+use midwire_trace::{Accounting, Capture, Kind as PacketKind};
 use serde_json::Value;
 
 use crate::Error;
@@ -78,7 +78,7 @@ fn decisions(recorded: &Recorded, capture: &Capture) -> Vec<Event> {
             events.push(Event {
                 connection: Connections::None,
                 packet: Some(count),
-                ..event(lane, action)
+                ..Event::new(lane, action)
             });
             return;
         };
@@ -98,27 +98,6 @@ fn decisions(recorded: &Recorded, capture: &Capture) -> Vec<Event> {
         }
     });
     events
-}
-
-fn event(direction: Lane, action: Action) -> Event {
-    Event {
-        name: None,
-        connection: Connections::default(),
-        direction,
-        kind: None,
-        packet: None,
-        byte: None,
-        psn: None,
-        count: None,
-        every: None,
-        iterations: Iterations::first(),
-        probability: None,
-        burst: None,
-        times: None,
-        after: None,
-        until: None,
-        action,
-    }
 }
 
 /// A packet by its place among those of its kind; nothing when it has none of its own.
@@ -151,7 +130,7 @@ fn by_number(identity: &Identity<'_>, action: Action) -> Option<Event> {
         packet,
         psn,
         iterations: Iterations::range(iteration, iteration),
-        ..event(identity.lane, action)
+        ..Event::new(identity.lane, action)
     })
 }
 
@@ -162,7 +141,7 @@ fn by_count(identity: &Identity<'_>, action: Action) -> Option<Event> {
         connection: Connections::One(identity.connection),
         kind: Some(Kinds::One(Kind::Any)),
         packet: Some(Numbers::from(u64::try_from(place.position).ok()?)),
-        ..event(identity.lane, action)
+        ..Event::new(identity.lane, action)
     })
 }
 
@@ -245,7 +224,7 @@ fn replaced(text: &str, events: &[Event]) -> Option<String> {
 }
 
 /// A plan written from what it means: a line for each part.
-fn anew(plan: &Plan) -> String {
+pub(crate) fn anew(plan: &Plan) -> String {
     let value = serde_json::to_value(plan).unwrap_or_default();
     let mut text = String::new();
     for (key, value) in value.as_object().into_iter().flatten() {

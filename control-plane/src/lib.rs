@@ -18,6 +18,7 @@ pub mod expect;
 mod explicit;
 #[cfg(test)]
 mod fixture;
+pub mod fuzz;
 pub mod junit;
 mod linux_run;
 pub mod lumina;

@@ -373,7 +373,8 @@ impl Stage<'_> {
     }
 
     fn testbed(&self, a: &RnicEndpoint, b: &RnicEndpoint) -> rnic::Testbed {
-        let config = |nic: &RnicEndpoint, port| nic.config(&self.plan.name, port, self.byte_ps());
+        let config =
+            |nic: &RnicEndpoint, port| nic.config(&self.plan.name, port, self.plan.byte_ps());
         let configs = [config(a, endpoints::Port::A), config(b, endpoints::Port::B)];
         let transfers: Vec<_> = (self.plan.traffic.iter())
             .filter_map(|traffic| match traffic {
@@ -384,19 +385,11 @@ impl Stage<'_> {
         rnic::Testbed::new(configs, &transfers, self.seed)
     }
 
-    /// What a byte takes on the card's lines, in picoseconds.
-    fn byte_ps(&self) -> u64 {
-        match self.plan.width() {
-            64 => 800,
-            _ => 80,
-        }
-    }
-
     fn linux(&self, hosts: [&LinuxEndpoint; 2]) -> Step<linux::Pair> {
         let place = LinuxPlace {
             name: &self.plan.name,
             base: self.base,
-            byte_ps: self.byte_ps(),
+            byte_ps: self.plan.byte_ps(),
             seed: self.seed,
         };
         linux_run::start(self.plan, hosts, place, self.directory)

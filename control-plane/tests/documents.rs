@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
+use midwire_control::fuzz::{self, Target};
 use midwire_control::plan::{Plan, schema};
 
 /// Filled in where an example leaves it out.
@@ -89,6 +90,40 @@ fn every_plan_of_the_repository_is_a_plan() {
         plans += 1;
     }
     assert!(plans >= 13, "{plans} plans");
+}
+
+#[test]
+fn every_target_is_a_target() {
+    let validator = jsonschema::validator_for(&fuzz::schema()).expect("a schema");
+    let targets = root().join("plans/fuzz");
+    let page = fs::read_to_string(root().join("docs/fuzz.md")).unwrap();
+    let (_, example) = page.split_once("```yaml\n").unwrap();
+    let (example, _) = example.split_once("```").unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let copy = directory.path().join("two-nics.yaml");
+    fs::copy(targets.join("two-nics.yaml"), copy).unwrap();
+    let documented = directory.path().join("example.yaml");
+    fs::write(&documented, example).unwrap();
+    for path in [
+        documented,
+        targets.join("losses.yaml"),
+        targets.join("neighbours.yaml"),
+    ] {
+        let (_, text) = Target::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        holds(&validator, &text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+    for wrong in [
+        "qps: many",
+        "qps: -1",
+        "mtu: []",
+        "events: {most: 1, actions: []}",
+    ] {
+        let target = format!("version: 1\nname: x\nplan: y\nvary: {{{wrong}}}\n");
+        assert!(
+            holds(&validator, &target).is_err(),
+            "the schema takes {wrong}"
+        );
+    }
 }
 
 #[test]

@@ -91,7 +91,7 @@ impl Draws {
 
     /// The next number, of those below `end`; 0 when there is none.
     pub fn below(&mut self, end: u64) -> u64 {
-        (u128::from(self.draw()) * u128::from(end) >> 64) as u64
+        ((u128::from(self.draw()) * u128::from(end)) >> 64) as u64
     }
 }
 

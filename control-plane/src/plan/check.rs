@@ -54,6 +54,17 @@ pub(super) fn check(plan: &Plan, tree: &Node) -> Vec<Mistake> {
     checker.mistakes
 }
 
+/// What is wrong with a name that also names a directory.
+pub(crate) fn mistake_in_name(name: &str) -> Option<&'static str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let right = name.len() <= 64
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(plain);
+    (!right).then_some(
+        "name: expected 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit",
+    )
+}
+
 struct Checker<'a> {
     plan: &'a Plan,
     tree: &'a Node,
@@ -77,17 +88,8 @@ impl<'a> Checker<'a> {
     }
 
     fn name(&mut self) {
-        let name = &self.plan.name;
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if name.is_empty()
-            || name.len() > 64
-            || !name.starts_with(|c: char| c.is_ascii_alphanumeric())
-            || !name.chars().all(plain)
-        {
-            self.mistake(
-                at!["name"],
-                "name: expected 1 to 64 letters, digits, '-', '_' or '.', beginning with a letter or digit",
-            );
+        if let Some(message) = mistake_in_name(&self.plan.name) {
+            self.mistake(at!["name"], message);
         }
     }
 

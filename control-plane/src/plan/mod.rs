@@ -5,14 +5,14 @@
 //! The types below are the one source of the format: serde reads them, [`schema`] prints them.
 //! What types can't say is checked in [`check`], and each mistake is found by line and column.
 
-mod check;
+pub(crate) mod check;
 mod edit;
 mod inject;
 mod linux;
-mod rdma;
+pub(crate) mod rdma;
 mod short;
 pub(crate) mod source;
-mod values;
+pub(crate) mod values;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -980,6 +980,15 @@ pub struct PlanError {
 }
 
 impl PlanError {
+    /// Of mistakes in any order.
+    pub(crate) fn of(file: &str, mut mistakes: Vec<Mistake>) -> Self {
+        mistakes.sort_by_key(|mistake| mistake.place);
+        PlanError {
+            file: file.to_owned(),
+            mistakes,
+        }
+    }
+
     pub(crate) fn one(file: &str, place: Place, message: String) -> Self {
         PlanError {
             file: file.to_owned(),
@@ -1010,26 +1019,12 @@ const MAX_TEXT: usize = 16 << 20;
 impl Plan {
     /// Reads and checks a plan; `file` names it in mistakes.
     pub fn parse(file: &str, text: &str) -> Result<Plan, PlanError> {
-        let tree: source::Node = read_yaml(file, text)?;
-        // The version first: what else a plan of another version says can't be judged.
-        if tree.has("version") && tree.unsigned("version") != Some(VERSION.into()) {
-            let message = format!("version: this midwire reads version {VERSION} of plans");
-            return Err(PlanError::one(
-                file,
-                tree.place(source::at!["version"]),
-                message,
-            ));
+        let (plan, tree) = located(file, text, "plans", VERSION)?;
+        let mistakes = check::check(&plan, &tree);
+        match mistakes.is_empty() {
+            true => Ok(plan),
+            false => Err(PlanError::of(file, mistakes)),
         }
-        let plan: Plan = read_yaml(file, text)?;
-        let mut mistakes = check::check(&plan, &tree);
-        if mistakes.is_empty() {
-            return Ok(plan);
-        }
-        mistakes.sort_by_key(|mistake| mistake.place);
-        Err(PlanError {
-            file: file.to_owned(),
-            mistakes,
-        })
     }
 
     /// Reads and checks the bytes of a plan; text that is not UTF-8 is a mistake like others.
@@ -1055,6 +1050,14 @@ impl Plan {
         }
     }
 
+    /// What a byte takes on a line of the card.
+    pub(crate) fn byte_ps(&self) -> u64 {
+        match self.width() {
+            64 => 800,
+            _ => 80,
+        }
+    }
+
     /// Bits of the core's data path.
     pub fn width(&self) -> u32 {
         self.card.width.unwrap_or(512)
@@ -1074,6 +1077,28 @@ impl Plan {
 }
 
 impl Event {
+    /// One that names no packet yet.
+    pub(crate) fn new(direction: Lane, action: Action) -> Self {
+        Event {
+            name: None,
+            connection: Connections::default(),
+            direction,
+            kind: None,
+            packet: None,
+            byte: None,
+            psn: None,
+            count: None,
+            every: None,
+            iterations: Iterations::first(),
+            probability: None,
+            burst: None,
+            times: None,
+            after: None,
+            until: None,
+            action,
+        }
+    }
+
     /// Its kinds of packets, as given or by default.
     pub fn kinds(&self) -> &[Kind] {
         match &self.kind {
@@ -1194,6 +1219,23 @@ pub(crate) fn read_text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Plan
         let message = "not UTF-8: expected YAML in UTF-8".to_owned();
         PlanError::one(file, Place { line, column }, message)
     })
+}
+
+/// Reads YAML that says its version, and where in the text each value stands.
+pub(crate) fn located<T: de::DeserializeOwned>(
+    file: &str,
+    text: &str,
+    nouns: &str,
+    version: u32,
+) -> Result<(T, source::Node), PlanError> {
+    let tree: source::Node = read_yaml(file, text)?;
+    // The version first: what else a text of another version says can't be judged.
+    if tree.has("version") && tree.unsigned("version") != Some(version.into()) {
+        let message = format!("version: this midwire reads version {version} of {nouns}");
+        let place = tree.place(source::at!["version"]);
+        return Err(PlanError::one(file, place, message));
+    }
+    Ok((read_yaml(file, text)?, tree))
 }
 
 /// Reads YAML; `file` names it in mistakes.

@@ -308,7 +308,7 @@ impl RdmaTraffic {
 
     /// What types can't say: the key and what is wrong there. The end that asks has so many
     /// classes, and the other one.
-    pub(super) fn faults(&self, classes: [usize; 2]) -> Vec<(&'static str, String)> {
+    pub(crate) fn faults(&self, classes: [usize; 2]) -> Vec<(&'static str, String)> {
         let mut faults = Vec::new();
         let mut within = |key, value: u64, least: u64, most: u64| {
             if !(least..=most).contains(&value) {

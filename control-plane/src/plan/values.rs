@@ -610,6 +610,18 @@ impl Numbers {
     /// Stands for the last number of a range without end.
     pub const END: u64 = u64::MAX;
 
+    /// Numbers in ascending order; nothing when there are none.
+    pub fn of(numbers: impl Iterator<Item = u64>) -> Option<Self> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for number in numbers {
+            match ranges.last_mut() {
+                Some((_, last)) if *last + 1 == number => *last = number,
+                _ => ranges.push((number, number)),
+            }
+        }
+        (!ranges.is_empty()).then_some(Numbers(ranges))
+    }
+
     /// All numbers.
     pub fn all() -> Self {
         Numbers(vec![(0, Self::END)])
@@ -792,7 +804,7 @@ impl JsonSchema for Probability {
     }
 }
 
-pub(super) use text_value;
+pub(crate) use text_value;
 
 #[cfg(test)]
 mod tests {

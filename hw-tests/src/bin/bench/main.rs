@@ -3,11 +3,12 @@
 //! docs/line-rate.md.
 //!
 //! `bench SECTION...` measures only those of `line`, `speed`, `latency`, `tcp`, `ring`,
-//! `export`; without all of them docs/bench.md stays as it is.
+//! `export`, `fuzz`; without all of them docs/bench.md stays as it is.
 
 mod card;
 mod driver;
 mod files;
+mod fuzz;
 mod hosts;
 mod line;
 mod report;
@@ -20,7 +21,7 @@ use std::error::Error;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const WIDTHS: [(Width, &str); 2] = [(Width::W512, "512 bits"), (Width::W64, "64 bits")];
-const SECTIONS: [&str; 6] = ["line", "speed", "latency", "tcp", "ring", "export"];
+const SECTIONS: [&str; 7] = ["line", "speed", "latency", "tcp", "ring", "export", "fuzz"];
 
 fn main() -> Result<()> {
     // Before there is a second thread.
@@ -58,6 +59,9 @@ fn main() -> Result<()> {
     }
     if wanted("export") {
         files::export_rate(&mut report)?;
+    }
+    if wanted("fuzz") {
+        fuzz::noisy_neighbour(&mut report)?;
     }
     if !only.is_empty() {
         return Ok(());
