@@ -99,7 +99,11 @@ fn runs_are_the_same_whatever_the_machine_does() {
     let stop = AtomicBool::new(false);
     let second = thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| while !stop.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let second = plan.capture("second", &[]);
         stop.store(true, Ordering::Relaxed);

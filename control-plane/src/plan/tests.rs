@@ -641,7 +641,7 @@ fn endpoint_and_card_mistakes_are_located() {
         &with("{pcap: {in: x}}", "{card: {}}"),
         5,
         7,
-        "expected one of tap, rnic, pcap, external",
+        "expected one of tap, linux, rnic, pcap, external",
     );
     one_mistake(
         &format!("{PCAPS}card: {{width: 128}}\n"),
