@@ -73,6 +73,7 @@ suite: build
 
 bench: build
 	$(CARGO) run $(CARGO_FLAGS) -p midwire-hw-tests --bin bench
+	$(CARGO) bench --locked -p midwire-analysis --bench roce
 
 format: tools
 	$(PY) tools/rtl_lint.py --format

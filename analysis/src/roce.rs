@@ -17,9 +17,12 @@ mod counters;
 mod departures;
 mod exchange;
 mod finding;
+mod impact;
+mod latency;
 pub mod notification;
 mod performance;
 mod recovery;
+mod scheduler;
 mod settings;
 pub mod source;
 mod table;
@@ -28,8 +31,8 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap};
 use std::net::IpAddr;
 
-use midwire_trace::Nanos;
-use midwire_trace::packet::{Net, Packet, Roce, Transport};
+use midwire_trace::packet::{Net, Packet, Roce, Transport, ack_timeout_ns, opcode};
+use midwire_trace::{Kind, Nanos};
 use serde::{Deserialize, Serialize};
 
 pub use connection::{Connection, Counts, End, Verb};
@@ -41,6 +44,7 @@ use notification::Notifications;
 pub use notification::{NotificationPoint, Scope};
 pub use performance::{Performance, Spread};
 pub use recovery::{Found, Lost, Recovery};
+use scheduler::Scheduler;
 pub use settings::{Limit, NicSettings, QpSettings, Settings, Timer};
 pub use table::tables;
 
@@ -90,6 +94,8 @@ pub struct Observed {
     pub roce: Roce,
     /// Bytes of payload, without pad.
     pub payload: u32,
+    /// Bytes of the frame, without FCS.
+    pub length: usize,
 }
 
 impl Observed {
@@ -114,6 +120,7 @@ impl Observed {
             net: packet.net?,
             src_port: udp.src_port,
             payload: packet.payload_len.saturating_sub(roce.bth.pad().into()) as u32,
+            length,
             roce,
         })
     }
@@ -256,6 +263,7 @@ pub struct Analyzer {
     /// Flows without a peer, by source and destination.
     single: HashMap<(IpAddr, IpAddr), Vec<usize>>,
     notifications: Notifications,
+    scheduler: Scheduler,
     underway: BinaryHeap<Reverse<Underway>>,
     packets: u64,
     broken: u64,
@@ -273,6 +281,7 @@ impl Analyzer {
             by_key: HashMap::new(),
             single: HashMap::new(),
             notifications: Notifications::default(),
+            scheduler: Scheduler::default(),
             underway: BinaryHeap::new(),
             packets: 0,
             broken: 0,
@@ -304,16 +313,16 @@ impl Analyzer {
 
     /// What a packet is in which flow.
     fn part(&mut self, p: &Observed) -> Option<Part> {
-        let opcode = p.roce.bth.opcode;
-        let notification = opcode == midwire_trace::packet::opcode::CNP;
-        if opcode >> 5 != 0 && !notification {
+        let code = p.roce.bth.opcode;
+        let notification = code == opcode::CNP;
+        if code >> 5 != 0 && !notification {
             self.other_transports += 1;
             return None;
         }
         let flow = self.flow(p);
         let role = if notification {
             Role::Notification
-        } else if connection::is_response(opcode) {
+        } else if connection::is_response(code) {
             let requests = self.answered(flow, p);
             self.unpaired += u64::from(requests.is_none());
             Role::Response { requests }
@@ -326,6 +335,11 @@ impl Analyzer {
     /// Its sender sends a packet.
     fn sent(&mut self, Part { flow, role }: Part, p: &Observed) {
         self.notifications.sent(flow, p);
+        self.scheduler.sent(flow, p, || {
+            let FlowKey { dst, dest_qp, .. } = self.flows[flow].key;
+            let asked = self.settings.queue_pair(dst, dest_qp);
+            asked.map_or(p.net.traffic_class >> 2, |asked| asked.class)
+        });
         let [source, _] = &mut self.flows[flow].tallies;
         source.sent.add(p.number);
         if let Role::Notification = role {
@@ -352,6 +366,13 @@ impl Analyzer {
             destination.marked.add(p.number);
         }
         self.notifications.taken(flow, p);
+        if let Some(sender) = self.flows[flow].peer {
+            let slowed = matches!(role, Role::Notification);
+            let anew = p.roce.bth.opcode == opcode::READ_REQUEST;
+            if slowed || anew || p.roce.kind() == Kind::Nak {
+                self.scheduler.interrupted(sender, slowed);
+            }
+        }
         match role {
             Role::Request => self.flows[flow].exchange.takes(p),
             Role::Response { requests: Some(n) } => self.flows[n].exchange.hears(p),
@@ -451,6 +472,14 @@ impl Analyzer {
         findings.append(&mut of_notifications);
         let (counters, mut of_counters) = counters::check(&self.settings.nics, &tallies);
         findings.append(&mut of_counters);
+        findings.append(&mut self.scheduler.findings());
+        findings.append(&mut impact::findings(&connections, &recoveries));
+        let timeout = |number| {
+            let own = connections.iter().find(|c| c.number == number)?;
+            let End { address, qp } = own.responder;
+            ack_timeout_ns(self.settings.timer_of(address, qp?).timeout?)
+        };
+        findings.append(&mut latency::findings(&recoveries, timeout));
         recoveries.sort_by_key(Recovery::first_packet);
         findings.sort_by_key(|finding| finding.packets.last().copied());
         Analysis {

@@ -12,6 +12,14 @@ pub fn span(ns: u64) -> String {
     }
 }
 
+/// `once`, `3 times`.
+pub fn times(n: u64) -> String {
+    match n {
+        1 => "once".to_owned(),
+        n => format!("{n} times"),
+    }
+}
+
 /// How a column is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {

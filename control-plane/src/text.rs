@@ -5,21 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-pub(crate) use midwire_analysis::text::{Align, columns, span as time};
+pub(crate) use midwire_analysis::text::{Align, columns, span as time, times};
 
 /// The word that JSON and plans have for a value of few.
 pub(crate) fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),
-    }
-}
-
-/// `once`, `3 times`.
-pub(crate) fn times(n: u64) -> String {
-    match n {
-        1 => "once".to_owned(),
-        n => format!("{n} times"),
     }
 }
 

@@ -116,6 +116,12 @@ pub struct Connection {
     pub verbs: BTreeMap<Verb, u64>,
     /// First PSN.
     pub first_psn: u32,
+    /// Number of the packet with the first request.
+    pub first_packet: u64,
+    /// That has MigReq 0.
+    pub migration_cleared: bool,
+    /// Number of the first packet with an answer that reached the requester, but for NAKs.
+    pub first_answer: Option<u64>,
     /// Bytes of payload of a full packet, if one was seen.
     pub mtu: Option<u32>,
     /// Packets counted.

@@ -224,6 +224,9 @@ pub(super) struct Exchange {
     number: u32,
     timer: Timer,
     base: Option<u32>,
+    /// Number of the first request, and whether it had MigReq 0.
+    first: (u64, bool),
+    first_answer: Option<u64>,
     mtu: Option<u32>,
     requester: Requester,
     responder: Responder,
@@ -244,6 +247,8 @@ impl Exchange {
             number,
             timer,
             base: None,
+            first: (0, false),
+            first_answer: None,
             mtu: None,
             requester: Requester::default(),
             responder: Responder::default(),
@@ -273,7 +278,10 @@ impl Exchange {
 
     /// The place of a request, which may be the first.
     fn requested(&mut self, p: &Observed) -> i64 {
-        self.base.get_or_insert(p.roce.bth.psn);
+        if self.base.is_none() {
+            self.base = Some(p.roce.bth.psn);
+            self.first = (p.number, !p.roce.bth.mig_req());
+        }
         self.answered(p)
     }
 
@@ -352,6 +360,9 @@ impl Exchange {
                     .filter(|(_, packets)| *packets > 0)
                     .collect(),
                 first_psn,
+                first_packet: self.first.0,
+                migration_cleared: self.first.1,
+                first_answer: self.first_answer,
                 mtu: self.mtu,
                 counts: self.counts,
                 responder_round_trip_ns: far,

@@ -54,6 +54,16 @@ pub enum Rule {
     NotificationInterval,
     /// Notification point: that time counts for what was asked for.
     NotificationScope,
+    /// Either end: it says soon that something is missing.
+    SlowNak,
+    /// Either end: it sends again soon what is missing.
+    SlowReaction,
+    /// NIC: a traffic class may have what others leave of the line.
+    NotWorkConserving,
+    /// Receiver: it takes packets of connections though others recover from losses.
+    NeighboursDiscarded,
+    /// Receiver: it takes packets of connections that begin with MigReq 0.
+    BeginnersDiscarded,
     /// NIC: it counts what the capture shows.
     CounterDiffers,
 }

@@ -3,6 +3,7 @@
 
 mod conversation;
 mod counters;
+mod impact;
 mod logic;
 mod notification;
 mod simulation;

@@ -86,7 +86,11 @@ impl Exchange {
     /// The requester gets an answer.
     pub fn hears(&mut self, p: &Observed) {
         let psn = self.answered(p);
-        match Answer::of(p) {
+        let answer = Answer::of(p);
+        if matches!(answer, Answer::Ack | Answer::Data) {
+            self.first_answer.get_or_insert(p.number);
+        }
+        match answer {
             Answer::Ack => self.progress(p, psn + 1),
             Answer::SequenceNak => {
                 self.tallies[0].naks.add(p.number);

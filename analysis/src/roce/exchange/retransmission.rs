@@ -59,6 +59,7 @@ impl Exchange {
             position: missing,
             lost: match found {
                 Found::NotReady => Lost::Nothing,
+                Found::Timeout => self.lost(self.untaken(verb, missing)),
                 _ => self.lost(missing),
             },
             found,
@@ -157,6 +158,18 @@ impl Exchange {
             wait_ns: 0,
             stale: false,
         })
+    }
+
+    /// The first request from a PSN on that the responder has not got, as far as can be seen: what
+    /// a timeout begins with may only not be acknowledged.
+    fn untaken(&self, verb: Verb, psn: i64) -> i64 {
+        let expected = self.responder.expected.least.max(psn);
+        let sent = expected < self.requester.next.least;
+        if sent && !verb.awaits_data() {
+            expected
+        } else {
+            psn
+        }
     }
 
     /// Where the packet with a PSN was lost: a request, or a response to a read.
