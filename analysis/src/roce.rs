@@ -475,8 +475,8 @@ impl Analyzer {
         findings.append(&mut self.scheduler.findings());
         findings.append(&mut impact::findings(&connections, &recoveries));
         let timeout = |number| {
-            let own = connections.iter().find(|c| c.number == number)?;
-            let End { address, qp } = own.responder;
+            let own = connections.binary_search_by_key(&number, |c| c.number);
+            let End { address, qp } = connections.get(own.ok()?)?.responder;
             ack_timeout_ns(self.settings.timer_of(address, qp?).timeout?)
         };
         findings.append(&mut latency::findings(&recoveries, timeout));

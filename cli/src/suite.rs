@@ -66,7 +66,7 @@ impl Suite {
                 out: &out,
                 seed: options.seed,
                 threads: options.jobs.unwrap_or(processors),
-                provider: &|| Box::new(Provider::new(Place::Virtual)),
+                providers: &|| Box::new(Provider::new(Place::Virtual)),
                 progress: &|test, done, of| {
                     bar.set_message(format!("{done} of {of}, {test} is over"));
                 },

@@ -63,6 +63,9 @@ pub trait CardProvider {
     fn provide(&mut self, request: CardRequest) -> Result<Provided, String>;
 }
 
+/// Makes providers, one for each run of many.
+pub type Providers<'a> = &'a (dyn Fn() -> Box<dyn CardProvider> + Sync);
+
 /// What feeds the ports of a card. Dropping it ends a card that was started for the run.
 pub trait Feed {
     /// Lets frames of files, model NICs and Linux hosts come in.

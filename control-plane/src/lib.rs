@@ -19,6 +19,7 @@ mod explicit;
 #[cfg(test)]
 mod fixture;
 pub mod fuzz;
+mod jobs;
 pub mod junit;
 mod linux_run;
 pub mod lumina;

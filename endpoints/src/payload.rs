@@ -2,6 +2,8 @@
 //! The bytes that built-in traffic carries: a seeded stream that can be made from any offset, so
 //! that the receiver checks every byte without having the sender's copy.
 
+use midwire_trace::chance::mix;
+
 /// A stream of pseudo-random bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stream {
@@ -40,13 +42,6 @@ impl Stream {
             .wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
         .to_le_bytes()
     }
-}
-
-/// The finalizer of SplitMix64.
-pub(crate) fn mix(mut value: u64) -> u64 {
-    value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ value >> 31
 }
 
 #[cfg(test)]

@@ -64,8 +64,12 @@ pub fn burst(seed: u64, lane: Lane, n: u32) -> [u32; 2] {
 
 /// A seed of its own for each of a sequence, from a common one (SplitMix64).
 pub fn derive(seed: u64, n: u64) -> u64 {
-    let x = seed.wrapping_add(n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mix(seed.wrapping_add(n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+}
+
+/// The finalizer of SplitMix64: each bit of the result depends upon all bits.
+pub const fn mix(value: u64) -> u64 {
+    let x = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31
 }

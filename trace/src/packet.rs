@@ -322,6 +322,8 @@ pub mod opcode {
     pub const WRITE_LAST: u8 = 0x08;
     /// RDMA WRITE, the only packet.
     pub const WRITE_ONLY: u8 = 0x0a;
+    /// RDMA WRITE, the only packet, with immediate data.
+    pub const WRITE_ONLY_IMMEDIATE: u8 = 0x0b;
     /// RDMA READ request.
     pub const READ_REQUEST: u8 = 0x0c;
     /// RDMA READ response, first packet.
@@ -340,6 +342,19 @@ pub mod opcode {
     pub const COMPARE_SWAP: u8 = 0x13;
     /// Atomic fetch and add.
     pub const FETCH_ADD: u8 = 0x14;
+
+    /// More packets of its message follow; this one is as long as packets can be.
+    pub const fn goes_on(opcode: u8) -> bool {
+        matches!(
+            opcode,
+            SEND_FIRST
+                | SEND_MIDDLE
+                | WRITE_FIRST
+                | WRITE_MIDDLE
+                | READ_RESPONSE_FIRST
+                | READ_RESPONSE_MIDDLE
+        )
+    }
 }
 
 impl Bth {

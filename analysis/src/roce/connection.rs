@@ -27,8 +27,7 @@ impl Verb {
 
     pub(super) fn of(opcode: u8) -> Self {
         match opcode & 0x1f {
-            // Up to the one with immediate data.
-            opcode::WRITE_FIRST..=0x0b => Self::Write,
+            opcode::WRITE_FIRST..=opcode::WRITE_ONLY_IMMEDIATE => Self::Write,
             opcode::READ_REQUEST => Self::Read,
             opcode::COMPARE_SWAP | opcode::FETCH_ADD => Self::Atomic,
             _ => Self::Send,

@@ -113,7 +113,7 @@ impl Tallies {
         }
         let begins = matches!(
             p.roce.bth.opcode & 0x1f,
-            opcode::WRITE_FIRST | opcode::WRITE_ONLY | WRITE_ONLY_IMMEDIATE
+            opcode::WRITE_FIRST | opcode::WRITE_ONLY | opcode::WRITE_ONLY_IMMEDIATE
         );
         let tally = match (verb, again) {
             (Verb::Write, false) if begins => &mut self.writes,
@@ -127,8 +127,6 @@ impl Tallies {
         tally.add(p.number);
     }
 }
-
-const WRITE_ONLY_IMMEDIATE: u8 = 0x0b;
 
 /// A counter of a NIC, and what the capture shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

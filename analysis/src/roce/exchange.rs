@@ -310,17 +310,8 @@ impl Exchange {
     }
 
     fn learn_mtu(&mut self, p: &Observed) {
-        let full = matches!(
-            p.roce.bth.opcode & 0x1f,
-            opcode::SEND_FIRST
-                | opcode::SEND_MIDDLE
-                | opcode::WRITE_FIRST
-                | opcode::WRITE_MIDDLE
-                | opcode::READ_RESPONSE_FIRST
-                | opcode::READ_RESPONSE_MIDDLE
-        );
         if self.mtu.is_none()
-            && full
+            && opcode::goes_on(p.roce.bth.opcode)
             && p.payload.is_power_of_two()
             && (256..=4096).contains(&p.payload)
         {

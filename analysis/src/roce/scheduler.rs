@@ -54,6 +54,8 @@ struct Port {
     classes: Vec<u8>,
     /// Queue pairs of each that have something to send.
     wanting: [u32; CLASSES],
+    /// Classes that have such queue pairs, a bit each.
+    wanted: u8,
     current: Window,
     windows: Vec<Window>,
 }
@@ -85,10 +87,7 @@ impl Scheduler {
             None => self.sender(p.src_mac, class()),
         };
         let port = &mut self.ports[sender.port];
-        let mut wanted = 0;
-        for (class, queue_pairs) in port.wanting.iter().enumerate() {
-            wanted |= u8::from(*queue_pairs > 0) << class;
-        }
+        let wanted = port.wanted;
         let window = &mut port.current;
         if window.packets == WINDOW {
             window.span[1] = p.time.0;
@@ -105,15 +104,11 @@ impl Scheduler {
         window.packets += 1;
         window.numbers[1] = p.number;
         window.bytes[sender.class] += line_bytes(p.length);
-        let wants = !sender.slowed && goes_on(p.roce.bth.opcode);
-        self.want(
-            flow,
-            Sender {
-                wanting: wants,
-                ..sender
-            },
-            sender.wanting,
-        );
+        let after = Sender {
+            wanting: !sender.slowed && opcode::goes_on(p.roce.bth.opcode),
+            ..sender
+        };
+        self.want(flow, after, sender.wanting);
     }
 
     fn sender(&mut self, mac: [u8; 6], class: u8) -> Sender {
@@ -123,6 +118,7 @@ impl Scheduler {
                 mac,
                 classes: Vec::new(),
                 wanting: [0; CLASSES],
+                wanted: 0,
                 current: Window::default(),
                 windows: Vec::new(),
             });
@@ -143,8 +139,11 @@ impl Scheduler {
     }
 
     fn want(&mut self, flow: usize, sender: Sender, before: bool) {
-        let wanting = &mut self.ports[sender.port].wanting[sender.class];
+        let port = &mut self.ports[sender.port];
+        let wanting = &mut port.wanting[sender.class];
         *wanting = *wanting + u32::from(sender.wanting) - u32::from(before);
+        port.wanted &= !(1 << sender.class);
+        port.wanted |= u8::from(*wanting > 0) << sender.class;
         self.senders[flow] = Some(sender);
     }
 
@@ -212,17 +211,4 @@ impl Port {
             ),
         })
     }
-}
-
-/// More of the message follows.
-fn goes_on(code: u8) -> bool {
-    matches!(
-        code,
-        opcode::SEND_FIRST
-            | opcode::SEND_MIDDLE
-            | opcode::WRITE_FIRST
-            | opcode::WRITE_MIDDLE
-            | opcode::READ_RESPONSE_FIRST
-            | opcode::READ_RESPONSE_MIDDLE
-    )
 }

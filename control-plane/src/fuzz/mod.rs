@@ -21,14 +21,13 @@ mod tests;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
+use std::sync::atomic::AtomicBool;
 
 use midwire_trace::chance::{Draws, derive};
 use serde::{Deserialize, Serialize};
 
-use crate::bench::CardProvider;
+use crate::bench::Providers;
+use crate::jobs::each;
 use crate::plan::{CompletionExpectation, CounterExpectation, Duration, Expectation, Plan};
 use crate::{Error, explicit};
 pub use case::{Case, Hit, Space};
@@ -36,9 +35,6 @@ pub use judge::{Judgement, Sign};
 use reduce::{Reducer, Shown};
 use runner::Runner;
 pub use target::{Bounds, Events, Limits, Search, Target, VERSION, Vary, Weights, schema};
-
-/// Makes providers of cards, one for each job.
-pub type Providers<'a> = &'a (dyn Fn() -> Box<dyn CardProvider> + Sync);
 
 /// How a search is carried out.
 pub struct Options<'a> {
@@ -153,30 +149,13 @@ trait Evaluate: Sync {
 }
 
 /// Evaluates variants, some at a time; the judgements in the order of the variants.
-fn each(evaluator: &dyn Evaluate, cases: &[Case], jobs: usize) -> Result<Vec<Judgement>, Stop> {
-    let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<_>>> = cases.iter().map(|_| Mutex::new(None)).collect();
-    thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, cases.len().max(1)) {
-            scope.spawn(|| {
-                while let Some(place) = Some(next.fetch_add(1, Ordering::Relaxed))
-                    && let (Some(case), Some(result)) = (cases.get(place), results.get(place))
-                {
-                    let judgement = evaluator.evaluate(case);
-                    if let Ok(mut result) = result.lock() {
-                        *result = Some(judgement);
-                    }
-                }
-            });
-        }
-    });
-    let results = results
-        .into_iter()
-        .map(|result| result.into_inner().ok().flatten());
-    // None is left out: a thread that panics takes the scope with it.
-    results
-        .map(|result| result.unwrap_or(Err(Stop::Interrupted)))
-        .collect()
+fn judge_all(
+    evaluator: &dyn Evaluate,
+    cases: &[Case],
+    jobs: usize,
+) -> Result<Vec<Judgement>, Stop> {
+    let judgements = each(cases, jobs, |case| evaluator.evaluate(case));
+    judgements.into_iter().collect()
 }
 
 const STATE: &str = "state.json";
@@ -279,7 +258,7 @@ impl Fuzzer<'_> {
             // What a generation did counts when it is whole.
             let mut state = self.state.clone();
             let (cases, draws): (Vec<_>, Vec<_>) = self.offspring().into_iter().unzip();
-            let judgements = each(self.evaluator, &cases, self.jobs)?;
+            let judgements = judge_all(self.evaluator, &cases, self.jobs)?;
             for ((case, draws), judgement) in cases.into_iter().zip(draws).zip(judgements) {
                 state.runs += 1;
                 self.take(&mut state, case, judgement, draws, keep)?;

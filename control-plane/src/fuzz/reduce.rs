@@ -4,7 +4,7 @@
 
 use super::case::{Case, Hit, Knob, Space};
 use super::judge::{Judgement, Sign};
-use super::{Evaluate, Stop, each};
+use super::{Evaluate, Stop, judge_all};
 
 /// Variants that are run at a time, however many jobs there are: the first that shows the sign
 /// counts, and what is run must not depend on the jobs.
@@ -57,7 +57,7 @@ impl Reducer<'_> {
                 break;
             }
             self.runs += batch.len() as u32;
-            let judgements = each(self.evaluator, batch, self.jobs)?;
+            let judgements = judge_all(self.evaluator, batch, self.jobs)?;
             for (case, judgement) in batch.iter().zip(judgements) {
                 if judgement.signs.contains(self.sign) && judgement.unfired.is_empty() {
                     let case = case.clone();

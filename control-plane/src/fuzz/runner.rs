@@ -12,7 +12,8 @@ use serde::Deserialize as _;
 
 use super::case::{Case, Space};
 use super::judge::{Judgement, judge};
-use super::{Evaluate, Providers, Stop};
+use super::{Evaluate, Stop};
+use crate::bench::Providers;
 use crate::plan::Plan;
 use crate::run_file::RunFile;
 use crate::verdict::Outcome;

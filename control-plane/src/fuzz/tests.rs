@@ -2,7 +2,7 @@
 //! Searches on devices that are a function, so that what is found and how fast is known.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
 

@@ -10,14 +10,15 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use midwire_analysis::roce::{self, Analysis};
+use midwire_analysis::roce::Analysis;
 use midwire_endpoints::Port;
 use midwire_endpoints::rnic::Profile;
 use midwire_trace::Capture;
 use serde::Serialize;
 
-use crate::bench::CardProvider;
-use crate::plan::{Plan, Traffic};
+use crate::bench::Providers;
+use crate::jobs::each;
+use crate::plan::Plan;
 use crate::run_file::{RunFile, files};
 use crate::text::word;
 use crate::verdict::Outcome;
@@ -51,7 +52,6 @@ struct Answer {
 struct Facts {
     run: RunFile,
     capture: Capture,
-    roce: Analysis,
 }
 
 /// How a suite is run.
@@ -62,8 +62,8 @@ pub struct Setting<'a> {
     pub seed: u64,
     /// Runs at the same time.
     pub threads: usize,
-    /// Makes what brings up the cards.
-    pub provider: &'a (dyn Fn() -> Box<dyn CardProvider> + Sync),
+    /// Where cards come from.
+    pub providers: Providers<'a>,
     /// Hears which NIC's test is over, and how many of how many are.
     pub progress: &'a (dyn Fn(&str, usize, usize) + Sync),
     /// Set to break the suite off.
@@ -142,31 +142,15 @@ pub fn run_all(profiles: &[Profile], setting: &Setting<'_>) -> Result<Vec<Report
         .iter()
         .flat_map(|profile| tests::ALL.iter().map(move |test| (*profile, test)))
         .collect();
-    let (next, over) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let work = || {
-        let mut own = Vec::new();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some((profile, test)) = jobs.get(index) else {
-                return own;
-            };
-            own.push((index, test.run(*profile, setting)));
-            let done = over.fetch_add(1, Ordering::Relaxed) + 1;
-            let name = format!("{} {}", word(profile), test.name);
-            (setting.progress)(&name, done, jobs.len());
-        }
-    };
-    let mut results = std::thread::scope(|scope| {
-        let threads = setting.threads.clamp(1, jobs.len().max(1));
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let joined = workers.into_iter().flat_map(|worker| match worker.join() {
-            Ok(own) => own,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        joined.collect::<Vec<_>>()
+    let over = AtomicUsize::new(0);
+    let results = each(&jobs, setting.threads, |(profile, test)| {
+        let lines = test.run(*profile, setting);
+        let done = over.fetch_add(1, Ordering::Relaxed) + 1;
+        let name = format!("{} {}", word(profile), test.name);
+        (setting.progress)(&name, done, jobs.len());
+        lines
     });
-    results.sort_by_key(|(index, _)| *index);
-    let mut results = results.into_iter().map(|(_, lines)| lines);
+    let mut results = results.into_iter();
     profiles
         .iter()
         .map(|profile| {
@@ -201,7 +185,7 @@ impl Test {
             progress: &mut |_| {},
             interrupt: setting.interrupt,
         };
-        let done = run(&plan, options, &mut *(setting.provider)())?;
+        let done = run(&plan, options, &mut *(setting.providers)())?;
         let facts = Facts::of(done.run, &directory);
         Ok(self.lines(&facts, &directory))
     }
@@ -245,19 +229,12 @@ impl Facts {
             return Err(run.verdict.reasons.join(" "));
         }
         let capture = Capture::open(directory.join(files::CAPTURE)).map_err(|e| e.to_string())?;
-        let rdma = run.recorded.plan.parsed.traffic.first();
-        let settings = match rdma {
-            Some(Traffic::Rdma(rdma)) => roce::Settings {
-                timer: roce::Timer {
-                    timeout: Some(rdma.timeout),
-                    retry_count: Some(rdma.retries),
-                },
-                ..roce::Settings::default()
-            },
-            _ => roce::Settings::default(),
-        };
-        let roce = roce::source::capture(&capture, settings).analysis;
-        Ok(Self { run, capture, roce })
+        Ok(Self { run, capture })
+    }
+
+    /// What the NICs did.
+    fn roce(&self) -> Option<&Analysis> {
+        self.run.findings.roce.as_ref().map(|read| &read.analysis)
     }
 
     /// A counter of a NIC.

@@ -180,8 +180,8 @@ const LOGIC: [Rule; 13] = [
 ];
 
 fn logic(facts: &Facts) -> Option<Answer> {
-    let losses = facts.roce.recoveries.len();
-    let mut findings = facts.roce.findings.iter();
+    let losses = facts.roce()?.recoveries.len();
+    let mut findings = facts.roce()?.findings.iter();
     let first = findings.find(|finding| LOGIC.contains(&finding.rule));
     let measured = match first {
         None => format!("as specified, {losses} times"),
@@ -198,7 +198,7 @@ fn latency(
     verb: Verb,
     median_ns: fn(&Performance) -> Option<u64>,
 ) -> Option<Answer> {
-    let of_verb = facts.roce.performance.iter().find(|p| p.verb == verb)?;
+    let of_verb = facts.roce()?.performance.iter().find(|p| p.verb == verb)?;
     let median = median_ns(of_verb)?;
     Some(Answer {
         measured: time(median),
@@ -236,14 +236,18 @@ fn counted(facts: &Facts, port: Port, name: &str, seen: u64) -> Option<Answer> {
 
 fn implied_naks(facts: &Facts) -> Option<Answer> {
     let implied = |found: &&_| **found == Found::ImpliedNak;
-    let found = facts.roce.recoveries.iter().map(|recovery| &recovery.found);
+    let found = facts
+        .roce()?
+        .recoveries
+        .iter()
+        .map(|recovery| &recovery.found);
     let seen = found.filter(implied).count() as u64;
     counted(facts, Port::A, "implied_nak_seq_err", seen)
 }
 
 fn notifications(facts: &Facts) -> Option<Answer> {
     let sent = facts
-        .roce
+        .roce()?
         .notifications
         .iter()
         .map(|point| point.notifications);
@@ -252,7 +256,7 @@ fn notifications(facts: &Facts) -> Option<Answer> {
 
 fn timeouts(facts: &Facts) -> Option<Answer> {
     let waited = facts
-        .roce
+        .roce()?
         .recoveries
         .iter()
         .filter_map(|recovery| recovery.waited_ns);
@@ -264,7 +268,7 @@ fn timeouts(facts: &Facts) -> Option<Answer> {
     });
     let same: Vec<String> = same.collect();
     let wrong = |rule| matches!(rule, Rule::TimeoutTooEarly | Rule::TimeoutTooLate);
-    let findings = &facts.roce.findings;
+    let findings = &facts.roce()?.findings;
     (!waited.is_empty()).then(|| Answer {
         measured: same.join(", "),
         finding: findings.iter().any(|finding| wrong(finding.rule)),
@@ -275,7 +279,12 @@ fn retries(facts: &Facts) -> Option<Answer> {
     let [Traffic::Rdma(rdma)] = facts.run.recorded.plan.parsed.traffic.as_slice() else {
         return None;
     };
-    let most = facts.roce.recoveries.iter().filter_map(|r| r.retry).max()?;
+    let most = facts
+        .roce()?
+        .recoveries
+        .iter()
+        .filter_map(|r| r.retry)
+        .max()?;
     Some(Answer {
         measured: most.to_string(),
         finding: most != u32::from(rdma.retries),
@@ -284,7 +293,7 @@ fn retries(facts: &Facts) -> Option<Answer> {
 
 fn interval(facts: &Facts) -> Option<Answer> {
     let point = facts
-        .roce
+        .roce()?
         .notifications
         .iter()
         .find(|point| point.marked > 0)?;
@@ -297,7 +306,7 @@ fn interval(facts: &Facts) -> Option<Answer> {
 
 fn scope(facts: &Facts) -> Option<Answer> {
     let point = facts
-        .roce
+        .roce()?
         .notifications
         .iter()
         .find(|point| point.marked > 0)?;

@@ -2,12 +2,12 @@
 //! Two NICs on a wire that loses, holds back, doubles and breaks what a test names.
 
 use midwire_trace::Psn;
+use midwire_trace::chance::mix;
 use midwire_trace::packet::{Packet, Roce, opcode};
 use midwire_trace::units::line_bytes;
 
 use super::*;
 use crate::Port;
-use crate::payload::mix;
 
 const DELAY: Picoseconds = MICROSECOND / 2;
 const MILLISECOND: Picoseconds = 1000 * MICROSECOND;
