@@ -17,10 +17,11 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "midwire/hosts"
 # What names the results, as endpoints/src/linux/image.rs has it too.
-INPUTS = {"linux": ["kernel.config", "kernel.patch"], "initramfs": ["build.py", "init", "tcp.c"]}
+INPUTS = {"linux": ["kernel.config", "kernel.patch"], "initramfs": ["build.py", "init", "poll.c", "tcp.c"]}
 
 SOURCE = "linux-source-6.12"
 TOOLS = ["bc", "bison", "flex", "m4"]
+HEADERS = ["libibverbs-dev"]
 NEEDED = {"apt-get": "apt", "dpkg-deb": "dpkg", "gcc": "gcc", "make": "make", "patch": "patch", "xz": "xz-utils",
           "readelf": "binutils"}
 PACKAGES = ["busybox-static", "dash", "iproute2", "iputils-ping", "ethtool", "iperf3", "curl", "nginx-light", "perftest",
@@ -29,13 +30,15 @@ PROGRAMS = ["busybox", "dash", "ip", "ss", "tc", "rdma", "ping", "ethtool", "ipe
             "ibv_devinfo", "ibv_devices", "ibv_rc_pingpong", "ib_send_bw", "ib_send_lat", "ib_write_bw",
             "ib_write_lat", "ib_read_bw", "ib_read_lat"]
 FILES = ["etc/libibverbs.d/rxe.driver", "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
-         "etc/nginx/mime.types"]
+         "usr/lib/x86_64-linux-gnu/libgcc_s.so.1", "etc/nginx/mime.types"]
 LIBRARIES = ["usr/lib/x86_64-linux-gnu", "usr/lib"]
 TEXTS = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33:www-data:/var/www:/bin/sh\n",
     "etc/group": "root:x:0:\nwww-data:x:33:\n",
     "etc/hosts": "127.0.0.1 localhost\n::1 localhost\n",
     "etc/nsswitch.conf": "hosts: files\n",
+    # As the patch of the kernel has the time stamp counter; perftest looks for it here.
+    "etc/cpuinfo": "processor : 0\ncpu MHz : 1000.000\n",
 }
 FOLDERS = ["dev", "proc", "sys", "tmp", "run", "host", "root", "var/log/nginx", "var/lib/nginx", "var/www"]
 
@@ -91,11 +94,12 @@ def kernel(work):
     call("tar", "-xJf", work / f"source/usr/src/{SOURCE}.tar.xz", "-C", work)
     tree = work / SOURCE
     call("patch", "-p1", "-i", HERE / "kernel.patch", cwd=tree)
-    environment = {**os.environ, "PATH": f"{tools}/usr/bin:{os.environ['PATH']}", "M4": f"{tools}/usr/bin/m4",
+    # The same inputs give the same kernel, wherever and whenever it is built: nothing else of the
+    # environment gets in.
+    environment = {"PATH": f"{tools}/usr/bin:{os.environ['PATH']}", "M4": f"{tools}/usr/bin/m4",
                    "BISON_PKGDATADIR": f"{tools}/usr/share/bison", "KCONFIG_ALLCONFIG": str(HERE / "kernel.config"),
-                   # The same inputs give the same kernel.
-                   "KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "midwire",
-                   "KBUILD_BUILD_HOST": "midwire", "KBUILD_BUILD_VERSION": "1"}
+                   "LC_ALL": "C", "TZ": "UTC", "LOCALVERSION": "", "KBUILD_BUILD_TIMESTAMP": "1970-01-01",
+                   "KBUILD_BUILD_USER": "midwire", "KBUILD_BUILD_HOST": "midwire", "KBUILD_BUILD_VERSION": "1"}
     call("make", "ARCH=um", "allnoconfig", cwd=tree, env=environment)
     config = (tree / ".config").read_text().splitlines()
     wanted = [line for line in (HERE / "kernel.config").read_text().splitlines() if line.startswith("CONFIG_")]
@@ -175,8 +179,12 @@ def initramfs(work):
         archive.copy(root, name)
         if (root / name).resolve().read_bytes()[:4] == b"\x7fELF":
             queue += libraries(root, root / name)
-    call("gcc", "-static", "-O2", "-Wall", "-Wextra", "-o", work / "tcp", HERE / "tcp.c")
-    archive.add("usr/bin/midwire-tcp", stat.S_IFREG | 0o755, (work / "tcp").read_bytes())
+    unpack(work / "headers", download(work / "header-packages", HEADERS))
+    for name, source, options in [("usr/bin/midwire-tcp", "tcp.c", ["-static"]),
+                                  ("usr/lib/midwire-poll.so", "poll.c",
+                                   ["-shared", "-fPIC", "-I", work / "headers/usr/include"])]:
+        call("gcc", "-O2", "-Wall", "-Wextra", *options, "-o", work / source, HERE / source)
+        archive.add(name, stat.S_IFREG | 0o755, (work / source).read_bytes())
     # The shell of busybox would take its own programs for those of the packages.
     archive.add("usr/bin/sh", stat.S_IFLNK | 0o777, b"dash")
     for applet in call(root / "usr/bin/busybox", "--list").split():
