@@ -4,7 +4,7 @@
 # make test   all checks and tests
 # make prove  proves the core's modules; minutes of CPU time
 # make synth  synthesizes the core's blocks; an hour of CPU time
-# make suite  tests all model NICs and writes docs/suite.md
+# make suite  tests all model NICs, and writes docs/suite.md with its figures
 # make hosts  builds the kernel and the initramfs of Linux hosts in virtual time, from Debian's packages
 # make test-hosts  tests these
 # make bench  measures and prints; slow figures never run in the tests
@@ -69,7 +69,7 @@ test-hosts: tools hosts
 
 # Findings are what it is for.
 suite: build
-	$(MIDWIRE) suite rnic --all --write docs/suite.md || [ $$? = 1 ]
+	$(MIDWIRE) suite rnic --all --write docs/suite.md --figures docs/figures || [ $$? = 1 ]
 
 bench: build
 	$(CARGO) run $(CARGO_FLAGS) -p midwire-hw-tests --bin bench

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `midwire suite`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use clap::{Args, Subcommand};
@@ -38,6 +38,9 @@ pub struct Rnic {
     /// Write the tables to a page in Markdown
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
+    /// Draw figures 8 to 11 of the paper into this directory, from runs of their own
+    #[arg(long, value_name = "DIR")]
+    figures: Option<PathBuf>,
     /// Seed of everything random
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -60,25 +63,27 @@ impl Suite {
         });
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let bar = bar();
-        let reports = suite::run_all(
-            &profiles,
-            &Setting {
-                out: &out,
-                seed: options.seed,
-                threads: options.jobs.unwrap_or(processors),
-                providers: &|| Box::new(Provider::new(Place::Virtual)),
-                progress: &|test, done, of| {
-                    bar.set_message(format!("{done} of {of}, {test} is over"));
-                },
-                interrupt: &*interrupt()?,
+        let setting = Setting {
+            out: &out,
+            seed: options.seed,
+            threads: options.jobs.unwrap_or(processors),
+            providers: &|| Box::new(Provider::new(Place::Virtual)),
+            progress: &|test, done, of| {
+                bar.set_message(format!("{done} of {of}, {test} is over"));
             },
-        );
+            interrupt: &*interrupt()?,
+        };
+        let reports = suite::run_all(&profiles, &setting);
+        let figures = match (&reports, &options.figures) {
+            (Ok(_), Some(_)) => suite::figures(&setting),
+            _ => Ok(Vec::new()),
+        };
         bar.finish_and_clear();
         if !kept {
             // At worst the runs stay in the temporary directory.
             let _ = std::fs::remove_dir_all(&out);
         }
-        let reports = reports?;
+        let (reports, figures) = (reports?, figures?);
         if options.json {
             print_json(&reports)?;
         } else {
@@ -86,13 +91,31 @@ impl Suite {
                 say(&suite::text(report))?;
             }
         }
-        if let Some(path) = &options.write {
-            std::fs::write(path, suite::markdown(&reports)).map_err(|error| {
-                Failure::environment(format!("can't write {}: {error}", path.display()))
-            })?;
+        let mut drawn = Vec::new();
+        for (figure, directory) in figures.iter().zip(options.figures.iter().cycle()) {
+            let path = directory.join(figure.file);
+            std::fs::create_dir_all(directory)
+                .and_then(|()| std::fs::write(&path, &figure.svg))
+                .map_err(unwritten(&path))?;
+            drawn.push((figure.caption, path));
+        }
+        if let Some(page) = &options.write {
+            // Pictures below the page are named from there.
+            let from_page = |path: &Path| {
+                let below = page.parent().and_then(|at| path.strip_prefix(at).ok());
+                below.unwrap_or(path).display().to_string()
+            };
+            let drawn: Vec<_> = (drawn.iter())
+                .map(|(caption, path)| (*caption, from_page(path)))
+                .collect();
+            std::fs::write(page, suite::markdown(&reports, &drawn)).map_err(unwritten(page))?;
         }
         Ok(reports
             .iter()
             .fold(0, |code, report| worse(code, report.exit_code())))
     }
+}
+
+fn unwritten(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
+    move |error| Failure::environment(format!("can't write {}: {error}", path.display()))
 }

@@ -91,7 +91,36 @@ fn each_profile_has_its_findings_and_no_other() {
 }
 
 #[test]
-fn a_nic_without_fault_passes() {
-    let (reports, code) = suite(&["--profile", "clean"]);
+fn a_nic_without_fault_passes_and_the_figures_are_drawn() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("figures");
+    let (reports, code) = suite(&["--profile", "clean", "--figures", &at.display().to_string()]);
     assert_eq!(code, Some(0), "{reports:#}");
+    let figure = |number| {
+        let path = at.join(format!("figure-{number}.svg"));
+        std::fs::read_to_string(path).unwrap()
+    };
+    for number in 8..=11 {
+        assert!(figure(number).starts_with("<svg"), "{number}");
+    }
+    // Where one of two classes is marked, the other gets what is left, but with cx6-dx.
+    let drawn = figure(10);
+    let heights: Vec<f64> = drawn
+        .split("<rect ")
+        .filter(|shape| shape.contains("#0072B2"))
+        .filter_map(|shape| {
+            shape
+                .split("height=\"")
+                .nth(1)?
+                .split('"')
+                .next()?
+                .parse()
+                .ok()
+        })
+        .collect();
+    let [_, starved, alone, _, _, fed, other, _] = heights[..] else {
+        panic!("three bars and a legend in two pictures: {heights:?}");
+    };
+    assert!(starved < 0.7 * alone, "{heights:?}");
+    assert!((fed - other).abs() < 0.05 * other, "{heights:?}");
 }

@@ -37,6 +37,14 @@ pub enum Error {
         /// Cause.
         source: io::Error,
     },
+    /// A figure can't be drawn.
+    #[error("can't draw {of}: {reason}")]
+    Figure {
+        /// The figure, or the run that it needs.
+        of: String,
+        /// Cause.
+        reason: String,
+    },
     /// The directory for a run holds something.
     #[error("{} is not empty: a run gets a directory of its own", .0.display())]
     NotEmpty(PathBuf),
@@ -111,6 +119,7 @@ impl Error {
             Error::File { .. }
             | Error::RunFile { .. }
             | Error::RunVersion { .. }
+            | Error::Figure { .. }
             | Error::Search { .. } => Outcome::Environment.exit_code(),
         }
     }

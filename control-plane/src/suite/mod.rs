@@ -4,6 +4,7 @@
 //! Each test is a plan, and questions to what it leaves: packets, counters, and what the messages
 //! took. The questions do not know which NIC they are about.
 
+mod figures;
 mod table;
 mod tests;
 
@@ -23,6 +24,7 @@ use crate::run_file::{RunFile, files};
 use crate::text::word;
 use crate::verdict::Outcome;
 use crate::{Error, Options, run};
+pub use figures::{Figure, figures};
 pub use table::{markdown, text};
 
 /// A test.
@@ -164,29 +166,38 @@ pub fn run_all(profiles: &[Profile], setting: &Setting<'_>) -> Result<Vec<Report
         .collect()
 }
 
-impl Test {
-    /// The plan's text with another NIC in it.
-    fn plan(&self, profile: Profile) -> String {
-        let profile = format!("profile: {}", word(&profile));
-        self.plan.replace("profile: clean", &profile)
-    }
+/// A plan's text with another NIC in it.
+fn with_profile(text: &str, profile: Profile) -> String {
+    text.replace("profile: clean", &format!("profile: {}", word(&profile)))
+}
 
+/// Runs a plan. The inner error is why there is nothing to be read from the run.
+fn carry_out(
+    name: &str,
+    text: String,
+    directory: &Path,
+    setting: &Setting<'_>,
+) -> Result<Result<Facts, String>, Error> {
+    let file = format!("{name}.yaml");
+    let plan = Plan::parse(&file, &text)?;
+    let options = Options {
+        plan_file: file.into(),
+        plan_text: text,
+        out: Some(directory.to_owned()),
+        seed: setting.seed,
+        repeat: (1, 1),
+        progress: &mut |_| {},
+        interrupt: setting.interrupt,
+    };
+    let done = run(&plan, options, &mut *(setting.providers)())?;
+    Ok(Facts::of(done.run, directory))
+}
+
+impl Test {
     fn run(&self, profile: Profile, setting: &Setting<'_>) -> Result<Vec<Line>, Error> {
-        let text = self.plan(profile);
-        let file = format!("{}.yaml", self.name);
-        let plan = Plan::parse(&file, &text)?;
         let directory = setting.out.join(word(&profile)).join(self.name);
-        let options = Options {
-            plan_file: file.into(),
-            plan_text: text,
-            out: Some(directory.clone()),
-            seed: setting.seed,
-            repeat: (1, 1),
-            progress: &mut |_| {},
-            interrupt: setting.interrupt,
-        };
-        let done = run(&plan, options, &mut *(setting.providers)())?;
-        let facts = Facts::of(done.run, &directory);
+        let text = with_profile(self.plan, profile);
+        let facts = carry_out(self.name, text, &directory, setting)?;
         Ok(self.lines(&facts, &directory))
     }
 

@@ -52,8 +52,8 @@ fn summary(report: &Report) -> String {
     }
 }
 
-/// A page in Markdown.
-pub fn markdown(reports: &[Report]) -> String {
+/// A page in Markdown. `figures` are captions with the paths of the pictures.
+pub fn markdown(reports: &[Report], figures: &[(&str, String)]) -> String {
     let mut text = HEAD.to_owned();
     for report in reports {
         text += &format!(
@@ -72,8 +72,20 @@ pub fn markdown(reports: &[Report]) -> String {
             );
         }
     }
+    if !figures.is_empty() {
+        text += FIGURES;
+    }
+    for (caption, path) in figures {
+        text += &format!("\n{caption}:\n\n![{caption}]({path})\n");
+    }
     text
 }
+
+const FIGURES: &str = "
+## The paper's figures
+As the model NICs of the profiles have them, each from runs of its own behind the card's RTL. In the
+paper's figure 11 the innocent queue pairs of CX4 Lx take 430 ms; here their timers begin at 5.6 ms.
+";
 
 const HEAD: &str = "\
 # The suite for RDMA NICs

@@ -21,8 +21,8 @@ pub enum Fault {
     NoisyNeighbour,
     /// Sends with MigReq 0 (6.2.3).
     MigReqClear,
-    /// Queue pairs whose packets have MigReq 0 begin slowly; of 16 that do so at a time, packets
-    /// are discarded (6.2.3).
+    /// Queue pairs whose packets have MigReq 0 begin slowly: of 16 that do so at a time, 64 packets
+    /// each are taken in the first 5 ms, and the rest is discarded (6.2.3).
     MigReqSlowStart,
     /// The counter of notifications stands still (6.2.4).
     CnpSentStuck,
@@ -36,6 +36,8 @@ pub enum Fault {
     SlowNakReaction,
     /// It takes 83 ms to ask again for a READ response that was lost (6.1).
     SlowReadNak,
+    /// It takes 10 µs to send a NAK (6.1).
+    LateNak,
 }
 
 /// A NIC as the authors of Lumina saw it.
@@ -81,6 +83,7 @@ impl Profile {
                 Fault::CnpSentStuck,
                 Fault::HiddenCnpInterval,
                 Fault::SlowReadNak,
+                Fault::LateNak,
             ],
         }
     }
@@ -97,10 +100,11 @@ impl Profile {
 
 /// READs in recovery from which on others suffer.
 pub(super) const NOISY: usize = 12;
-/// Queue pairs that begin slowly, from which on their packets are discarded, and for how long one
-/// of them begins.
+/// Queue pairs that begin slowly, from which on their packets are rationed, how many of one are
+/// then taken, and for how long one begins.
 pub(super) const SLOW_STARTS: usize = 16;
-pub(super) const SLOW_START: Picoseconds = 50 * MICROSECOND;
+pub(super) const SLOW_START_PACKETS: u32 = 64;
+pub(super) const SLOW_START: Picoseconds = 5_000 * MICROSECOND;
 /// Retries that adaptive retransmission adds: of 7 it makes 8 to 13.
 pub(super) const MORE_RETRIES: u8 = 3;
 
@@ -126,6 +130,7 @@ impl Config {
             match fault {
                 Fault::NoisyNeighbour => least(&mut self.latency.read_again, 150 * MICROSECOND),
                 Fault::SlowReadNak => least(&mut self.latency.read_again, 83_000 * MICROSECOND),
+                Fault::LateNak => least(&mut self.latency.nak, 10 * MICROSECOND),
                 Fault::SlowNakReaction => least(&mut self.latency.go_back, 300 * MICROSECOND),
                 Fault::HiddenCnpInterval => least(
                     &mut self.notification_point.min_time_between_cnps,

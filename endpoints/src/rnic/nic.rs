@@ -10,7 +10,7 @@ use midwire_trace::packet::{Bth, Packet, Roce, opcode};
 use midwire_trace::units::{MIN_FRAME, line_bytes};
 
 use super::dcqcn::Rate;
-use super::faults::{Fault, NOISY, SLOW_START, SLOW_STARTS};
+use super::faults::{Fault, NOISY, SLOW_START, SLOW_START_PACKETS, SLOW_STARTS};
 use super::qp::{Context, Outgoing};
 use super::requester::Requester;
 use super::responder::Responder;
@@ -24,8 +24,8 @@ struct Qp {
     rate: Rate,
     /// Its next data may go out.
     paced: Picoseconds,
-    /// When its first packet with MigReq 0 came.
-    unmigrated: Option<Picoseconds>,
+    /// When its first packet with MigReq 0 came, and how many have come since.
+    unmigrated: Option<(Picoseconds, u32)>,
 }
 
 /// A class of the transmission scheduler (IEEE 802.1Qaz).
@@ -241,11 +241,11 @@ impl Rnic {
         if !self.config.has(Fault::MigReqSlowStart) || roce.bth.mig_req() {
             return noisy;
         }
-        self.qps[index].unmigrated.get_or_insert(now);
-        let begins = |qp: &Qp| qp.unmigrated.is_some_and(|at| now < at + SLOW_START);
-        let slow = begins(&self.qps[index])
-            && self.qps.iter().filter(|qp| begins(qp)).count() >= SLOW_STARTS;
-        noisy || slow
+        let (since, came) = self.qps[index].unmigrated.get_or_insert((now, 0));
+        *came += 1;
+        let too_many = *came > SLOW_START_PACKETS && now < *since + SLOW_START;
+        let begins = |qp: &&Qp| (qp.unmigrated).is_some_and(|(since, _)| now < since + SLOW_START);
+        noisy || too_many && self.qps.iter().filter(begins).count() >= SLOW_STARTS
     }
 
     fn dispatch(&mut self, now: Picoseconds, index: usize, roce: &Roce, payload: &[u8]) {

@@ -823,4 +823,5 @@ fn slow_reactions_take_their_time() {
     assert_eq!(nak, 298_000);
     let read = slower(Fault::SlowReadNak, Operation::Read, Port::B);
     assert_eq!(read, 82_998_000);
+    assert_eq!(slower(Fault::LateNak, Operation::Write, Port::A), 8_000);
 }
