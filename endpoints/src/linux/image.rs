@@ -47,8 +47,9 @@ impl Image {
         let place = |named: Option<&Path>, name, key| match named {
             Some(path) => path.to_owned(),
             None => {
-                let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-                let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache"));
+                let set = |variable| std::env::var_os(variable).filter(|value| !value.is_empty());
+                let cache = set("XDG_CACHE_HOME").map(PathBuf::from);
+                let home = || Some(PathBuf::from(set("HOME")?).join(".cache"));
                 let cache = cache.or_else(home).unwrap_or_default();
                 cache.join(format!("midwire/hosts/{name}-{key:016x}"))
             }

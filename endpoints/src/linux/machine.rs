@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::affinity::Core;
 use super::image::Image;
 
 const CONSOLE: &str = "console.log";
@@ -37,6 +38,8 @@ pub(super) struct Boot<'a> {
     pub seed: u64,
     /// What reading the clock costs a process.
     pub clock_read_ns: u64,
+    /// Where it computes, with all of its processes.
+    pub core: &'a Core,
 }
 
 /// A kernel that runs. Dropping it ends it.
@@ -76,9 +79,11 @@ impl Machine {
             .stderr(console)
             .process_group(0);
         let parent = nix::unistd::getpid();
+        let enter_core = boot.core.enter();
         // SAFETY: between fork and exec only system calls are made.
         unsafe {
             command.pre_exec(move || {
+                enter_core()?;
                 nix::sys::personality::set(nix::sys::personality::Persona::ADDR_NO_RANDOMIZE)?;
                 nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)?;
                 // This process may have ended before it could be told of that.

@@ -6,6 +6,7 @@
 //! what it sends, and when, depends on what comes in, on its settings and its seed, and on nothing
 //! else. `make hosts` makes kernel and initramfs.
 
+mod affinity;
 mod clock;
 mod device;
 mod host;
@@ -29,6 +30,7 @@ pub use tasks::{Kind, Limits, Task};
 use crate::rnic::{Frame, Picoseconds};
 use crate::traffic::CommandReport;
 use crate::{Error, Port};
+use affinity::Core;
 use host::Host;
 use machine::{Boot, Machine, Stop};
 use tasks::{Done, Tasks};
@@ -72,6 +74,9 @@ pub struct Counters {
 /// Two hosts and what they do.
 pub struct Pair {
     hosts: [Host; 2],
+    core: Core,
+    /// The thread that advances the hosts computes where they do.
+    entered: bool,
     /// They have come to their end.
     over: [bool; 2],
     tasks: Tasks,
@@ -126,9 +131,12 @@ impl Pair {
                 .map_err(Error::host(task.on, "cannot write its commands"))?;
         }
         let [a, b] = configs;
-        let start = |port, config| start(&directory.join(name(port)), port, config);
+        let core = Core::take().map_err(Error::host(Port::A, "cannot choose a core"))?;
+        let start = |port, config| start(&directory.join(name(port)), port, config, &core);
         Ok(Self {
             hosts: [start(Port::A, a)?, start(Port::B, b)?],
+            core,
+            entered: false,
             over: [false; 2],
             tasks: Tasks::new(tasks, limits),
         })
@@ -147,7 +155,8 @@ impl Pair {
     }
 
     /// Runs the host at `port` to just before `to`; adds what it sends, by the time that its first
-    /// bit leaves.
+    /// bit leaves. The thread that calls this first has to be one of the run's own: it stays on the
+    /// core of the hosts.
     pub fn advance(
         &mut self,
         port: Port,
@@ -156,6 +165,10 @@ impl Pair {
     ) -> Result<(), Error> {
         if self.over[index(port)] {
             return Ok(());
+        }
+        if !std::mem::replace(&mut self.entered, true) {
+            // Elsewhere it is only slower.
+            let _ = self.core.enter()();
         }
         let host = &mut self.hosts[index(port)];
         host.advance(to.min(self.tasks.end), sent)?;
@@ -232,13 +245,14 @@ fn write_files(directory: &Path, config: &Config) -> std::io::Result<()> {
     fs::write(directory.join("setup.sh"), config.network.script())
 }
 
-fn start(directory: &Path, port: Port, config: Config) -> Result<Host, Error> {
+fn start(directory: &Path, port: Port, config: Config, core: &Core) -> Result<Host, Error> {
     let boot = Boot {
         image: &config.image,
         name: name(port),
         memory_mib: config.memory_mib,
         seed: config.seed,
         clock_read_ns: config.clock_read_ns,
+        core,
     };
     let failed = || Error::host(port, "cannot start its kernel");
     let machine = Machine::start(directory, &boot).map_err(failed())?;
