@@ -73,7 +73,6 @@ suite: build
 
 bench: build
 	$(CARGO) run $(CARGO_FLAGS) -p midwire-hw-tests --bin bench
-	$(CARGO) bench --locked -p midwire-analysis --bench roce
 
 format: tools
 	$(PY) tools/rtl_lint.py --format

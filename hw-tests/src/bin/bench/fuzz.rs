@@ -14,7 +14,7 @@ const PLAN: &str = "two-nics.yaml";
 /// Seeds of each search.
 const SEEDS: u32 = 30;
 /// Runs after which a search has found nothing.
-const BUDGET: u32 = 120;
+const BUDGET: u32 = 200;
 
 /// The noisy neighbour from a general target, by guided and by random search.
 pub fn noisy_neighbour(report: &mut Report) -> Result<()> {

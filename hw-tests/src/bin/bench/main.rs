@@ -3,7 +3,7 @@
 //! docs/line-rate.md.
 //!
 //! `bench SECTION...` measures only those of `line`, `speed`, `latency`, `tcp`, `ring`,
-//! `export`, `fuzz`; without all of them docs/bench.md stays as it is.
+//! `export`, `roce`, `fuzz`; without all of them docs/bench.md stays as it is.
 
 mod card;
 mod driver;
@@ -12,6 +12,7 @@ mod fuzz;
 mod hosts;
 mod line;
 mod report;
+mod roce;
 
 use midwire_endpoints::privilege;
 use midwire_virtual_card::Width;
@@ -21,7 +22,9 @@ use std::error::Error;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const WIDTHS: [(Width, &str); 2] = [(Width::W512, "512 bits"), (Width::W64, "64 bits")];
-const SECTIONS: [&str; 7] = ["line", "speed", "latency", "tcp", "ring", "export", "fuzz"];
+const SECTIONS: [&str; 8] = [
+    "line", "speed", "latency", "tcp", "ring", "export", "roce", "fuzz",
+];
 
 fn main() -> Result<()> {
     // Before there is a second thread.
@@ -59,6 +62,9 @@ fn main() -> Result<()> {
     }
     if wanted("export") {
         files::export_rate(&mut report)?;
+    }
+    if wanted("roce") {
+        roce::analysis_rate(&mut report)?;
     }
     if wanted("fuzz") {
         fuzz::noisy_neighbour(&mut report)?;
