@@ -116,6 +116,7 @@ mod tests {
             seed: 1,
             files: Vec::new(),
             patience: Duration::from_secs(30),
+            shows_state: false,
         }
     }
 
@@ -133,6 +134,7 @@ mod tests {
         let limits = Limits {
             traffic: 60_000_000_000_000,
             quiet: 1_000_000_000,
+            until: None,
         };
         let configs = [
             config(Port::A, "10.0.0.1/24"),

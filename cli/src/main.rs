@@ -10,6 +10,7 @@ mod import;
 mod linux;
 mod nic;
 mod provider;
+mod rerun;
 mod run;
 mod serve;
 mod suite;
@@ -39,6 +40,8 @@ Exit codes: 0 passed, 1 an expectation about the device under test failed, 2 bad
 enum Command {
     /// Carry out a plan and judge it
     Run(run::Run),
+    /// Repeat a run in virtual time, and prove that it is the same to the last bit
+    Rerun(rerun::Rerun),
     /// Search for plans that show something wrong with NICs
     Fuzz(fuzz::Fuzz),
     /// Check plans without running them
@@ -117,6 +120,7 @@ impl From<midwire_control::Error> for Failure {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(run) => run.carry_out(),
+        Command::Rerun(rerun) => rerun.carry_out(),
         Command::Fuzz(fuzz) => fuzz.carry_out(),
         Command::Validate { plans } => validate(&plans),
         Command::Schema { target: false } => print_json(&plan::schema()).map(|()| 0),

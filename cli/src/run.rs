@@ -53,36 +53,20 @@ impl Run {
                 (Some(out), _) => Some(out.join(n.to_string())),
                 (None, _) => None,
             };
-            let bar = bar();
-            let mut show = |p: &Progress| match p {
-                Progress::Step(step) => bar.set_message(*step),
-                Progress::Capture {
-                    records,
-                    bytes,
-                    lost,
-                } => bar.set_message(format!(
-                    "{} records, {}{}",
-                    HumanCount(*records),
-                    HumanBytes(*bytes),
-                    if *lost > 0 {
-                        format!(", {} lost", HumanCount(*lost))
-                    } else {
-                        String::new()
-                    }
-                )),
-            };
+            let shown = Shown::new();
             let options = Options {
                 plan_file: self.plan.clone(),
                 plan_text: text.clone(),
                 out,
                 seed: self.seed,
                 repeat: (n, self.repeat),
-                progress: &mut show,
+                rerun: None,
+                progress: &mut |progress| shown.show(progress),
                 interrupt: &interrupt,
             };
             let mut provider = Provider::new(self.card.clone());
             let outcome = midwire_control::run(&plan, options, &mut provider);
-            bar.finish_and_clear();
+            shown.clear();
             let RunOutcome { directory, run } = outcome?;
             if self.json {
                 print_json(&run)?;
@@ -96,6 +80,39 @@ impl Run {
             }
         }
         Ok(code)
+    }
+}
+
+/// How a run goes, on a terminal.
+pub struct Shown(ProgressBar);
+
+impl Shown {
+    pub fn new() -> Self {
+        Self(bar())
+    }
+
+    pub fn show(&self, progress: &Progress) {
+        match progress {
+            Progress::Step(step) => self.0.set_message(*step),
+            Progress::Capture {
+                records,
+                bytes,
+                lost,
+            } => self.0.set_message(format!(
+                "{} records, {}{}",
+                HumanCount(*records),
+                HumanBytes(*bytes),
+                if *lost > 0 {
+                    format!(", {} lost", HumanCount(*lost))
+                } else {
+                    String::new()
+                }
+            )),
+        }
+    }
+
+    pub fn clear(&self) {
+        self.0.finish_and_clear();
     }
 }
 

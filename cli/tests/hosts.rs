@@ -115,6 +115,47 @@ fn runs_are_the_same_whatever_the_machine_does() {
     assert_deserted(plan.0.path());
 }
 
+#[test]
+#[ignore = "needs make hosts"]
+fn a_run_is_repeated_and_stopped_at_a_packet() {
+    let plan = Plan::new("rate_mbps: 1000, delay: 5us", TCP);
+    plan.capture("run", &[]);
+    let rerun = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_midwire"));
+        let command = command.arg("rerun").arg(plan.path("run")).args(more);
+        let output = command.current_dir(plan.0.path()).output();
+        let output = output.expect("midwire starts");
+        (output.status.code(), said(&output))
+    };
+    let (code, text) = rerun(&[]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("the same to the last bit"), "{text}");
+
+    let out = plan.path("stopped").display().to_string();
+    let (code, text) = rerun(&["--until", "300", "--out", &out]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("the same up to packet 300"), "{text}");
+    // Packet 100 is lost by then, and the sender knows: Linux has halved its window.
+    let host = text.split("Host ").nth(1).expect("host a");
+    assert!(host.contains("ssthresh:"), "{host}");
+    assert!(host.contains("TcpExt:TCPFastRetrans 1"), "{host}");
+    let last = |run: &str| {
+        let capture = Capture::open(plan.path(run).join("capture.mwc")).expect("capture");
+        let mut entries = capture.by_time();
+        let times = std::iter::from_fn(|| Some(entries.next_entry()?.record.time));
+        times.collect::<Vec<_>>()
+    };
+    let (whole, stopped) = (last("run"), last("stopped"));
+    assert_eq!(whole[..300], stopped[..300]);
+    // What the network cards had taken arrives.
+    let after = stopped[stopped.len() - 1].since(whole[299]);
+    assert!(after < Nanos(1_000_000), "{after}");
+
+    let (code, text) = rerun(&["--until", "1000000"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert_deserted(plan.0.path());
+}
+
 /// From each ping's way in at port A to the answer's way in at port B.
 fn half_trips(plan: &Plan, out: &str) -> Vec<Nanos> {
     plan.capture(out, &[]);

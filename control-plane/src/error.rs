@@ -74,6 +74,14 @@ pub enum Error {
         /// Its version.
         found: u32,
     },
+    /// A run can't be repeated.
+    #[error("{} can't be repeated: {reason}", path.display())]
+    Rerun {
+        /// Its directory.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// A search can't be taken up again.
     #[error("the search in {} can't go on: {reason}", path.display())]
     Resume {
@@ -114,6 +122,7 @@ impl Error {
             | Error::Plan(_)
             | Error::Input { .. }
             | Error::NotEmpty(_)
+            | Error::Rerun { .. }
             | Error::Resume { .. } => BAD_PLAN,
             Error::Incomplete { .. } => Outcome::CaptureIncomplete.exit_code(),
             Error::File { .. }

@@ -32,6 +32,8 @@ pub fn recorded() -> Recorded {
         midwire: "0.1.0".into(),
         seed: 1,
         repeat: (1, 1),
+        rerun: None,
+        inputs: Vec::new(),
         started: "2026-01-01T00:00:00.000Z".into(),
         ended: "2026-01-01T00:00:02.000Z".into(),
         host: "Linux".into(),

@@ -11,6 +11,7 @@
 mod analyze;
 mod answers;
 pub mod bench;
+pub mod compare;
 mod compile;
 mod edits;
 mod error;
@@ -19,6 +20,7 @@ mod explicit;
 #[cfg(test)]
 mod fixture;
 pub mod fuzz;
+mod inputs;
 mod jobs;
 pub mod junit;
 mod linux_run;
@@ -27,6 +29,7 @@ mod measure;
 pub mod merge;
 pub mod plan;
 mod report;
+pub mod rerun;
 mod roce;
 mod run;
 pub mod run_file;

@@ -31,6 +31,7 @@ pub(crate) fn start(
     let limits = Limits {
         traffic: plan.timeouts.traffic.as_nanos().saturating_mul(PICOSECONDS),
         quiet: plan.timeouts.quiet.as_nanos().saturating_mul(PICOSECONDS),
+        until: place.until_ns.map(|ns| ns.saturating_mul(PICOSECONDS)),
     };
     Pair::start(directory, configs, tasks, limits).map_err(said)
 }

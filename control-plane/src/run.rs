@@ -18,13 +18,14 @@ use midwire_endpoints::{linux, rnic, traffic};
 
 use crate::bench::{Capturing, CardProvider, CardRequest, Device, Feed, PortFeed, Provided};
 use crate::compile;
+use crate::inputs;
 use crate::linux_run;
 use crate::plan::{
     self, Endpoint, LinuxEndpoint, LinuxPlace, Pace, PcapEndpoint, Plan, RnicEndpoint, RunLength,
     Traffic,
 };
 use crate::run_file::{
-    CaptureRecord, CardRecord, ConnectionRecord, Findings, NicRecord, PlanRecord, Recorded,
+    CaptureRecord, CardRecord, ConnectionRecord, Findings, NicRecord, PlanRecord, Recorded, Rerun,
     RunFile, TrafficRecord, files,
 };
 use crate::text::{Utc, time};
@@ -51,6 +52,8 @@ pub struct Options<'a> {
     pub seed: u64,
     /// Which of several runs, from 1, and of how many.
     pub repeat: (u32, u32),
+    /// The run that it repeats.
+    pub rerun: Option<Rerun>,
     /// Hears how the run goes.
     pub progress: &'a mut dyn FnMut(&Progress),
     /// Set to break the run off; it ends in order, with what was captured kept. A run that lasts
@@ -105,6 +108,8 @@ pub fn run(
         midwire: env!("CARGO_PKG_VERSION").to_owned(),
         seed: options.seed,
         repeat: options.repeat,
+        rerun: options.rerun,
+        inputs: Vec::new(),
         started: Utc(started).text(),
         ended: String::new(),
         host: host(),
@@ -237,6 +242,9 @@ impl Stage<'_> {
             linux,
             ports,
         } = self.endpoints()?;
+        if self.plan.time() == plan::CardTime::Virtual {
+            self.recorded.inputs = inputs::record(self.plan, self.base).map_err(said)?;
+        }
         if self.interrupted() {
             return Ok(());
         }
@@ -391,6 +399,11 @@ impl Stage<'_> {
             base: self.base,
             byte_ps: self.plan.byte_ps(),
             seed: self.seed,
+            until_ns: self
+                .recorded
+                .rerun
+                .as_ref()
+                .and_then(|rerun| rerun.until_ns),
         };
         linux_run::start(self.plan, hosts, place, self.directory)
     }

@@ -60,6 +60,12 @@ pub struct Recorded {
     pub seed: u64,
     /// Which of several runs of the plan, from 1, and of how many.
     pub repeat: (u32, u32),
+    /// The run that it repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rerun: Option<Rerun>,
+    /// Files that it read besides the plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inputs: Vec<InputRecord>,
     /// UTC, beginning and end.
     pub started: String,
     /// UTC, when the capture had ended.
@@ -91,6 +97,25 @@ pub struct Recorded {
     pub interrupted: bool,
     /// Why it could not be carried out.
     pub error: Option<String>,
+}
+
+/// What a run repeats.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rerun {
+    /// Directory of the other run.
+    pub of: PathBuf,
+    /// Card time at which its hosts are stopped to be looked at, ns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_ns: Option<u64>,
+}
+
+/// A file that a run read: a kernel, an initramfs, frames.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputRecord {
+    /// File.
+    pub path: PathBuf,
+    /// Hash of its contents.
+    pub sha256: String,
 }
 
 /// The plan of a run.

@@ -343,6 +343,7 @@ fn start(base: &Path, text: &str, fault: Fault, log: &Log) -> Result<RunOutcome,
         out: Some(base.join("out")),
         seed: 7,
         repeat: (1, 1),
+        rerun: None,
         progress: &mut progress,
         interrupt: &interrupt,
     };

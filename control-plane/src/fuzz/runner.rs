@@ -60,6 +60,7 @@ impl<'a> Runner<'a> {
             out: Some(directory.to_owned()),
             seed: SEED,
             repeat: (1, 1),
+            rerun: None,
             progress: &mut |_| {},
             interrupt: self.interrupt,
         };

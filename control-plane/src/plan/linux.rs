@@ -130,6 +130,8 @@ pub struct LinuxPlace<'a> {
     pub byte_ps: u64,
     /// Seed of the run.
     pub seed: u64,
+    /// Card time at which it is stopped to be looked at.
+    pub until_ns: Option<u64>,
 }
 
 impl LinuxEndpoint {
@@ -183,6 +185,7 @@ impl LinuxEndpoint {
             seed: self.seed.unwrap_or(place.seed),
             files: self.files.iter().map(file).collect(),
             patience: self.patience.to_std(),
+            shows_state: place.until_ns.is_some(),
         })
     }
 

@@ -186,6 +186,7 @@ fn carry_out(
         out: Some(directory.to_owned()),
         seed: setting.seed,
         repeat: (1, 1),
+        rerun: None,
         progress: &mut |_| {},
         interrupt: setting.interrupt,
     };

@@ -23,6 +23,10 @@ const NETWORK_FEATURES: u64 = 1 << 3 | 1 << 5;
 const NETWORK_HEADER: usize = 12;
 const NUM_BUFFERS: usize = 10;
 
+/// How long a host may take for what it does at its end, and how often it is asked.
+const LAST: Picoseconds = 10_000_000_000_000;
+const LAST_STEP: Picoseconds = 1_000_000_000;
+
 /// How often a kernel that computes is looked at.
 const LOOK_MS: u16 = 100;
 
@@ -200,6 +204,27 @@ impl Host {
     /// Runs to just before `end`, and adds what it sends to `sent`.
     pub fn advance(&mut self, end: Picoseconds, sent: &mut Vec<Frame>) -> Result<(), Error> {
         self.run(end, sent).map_err(|error| self.broken(error))
+    }
+
+    /// Runs a script of its directory after all else: nothing reaches it any more, and nothing
+    /// leaves it, so that what it does has no say in the run.
+    pub fn conclude(&mut self, at: Picoseconds, script: &str) -> Result<(), Error> {
+        let completion = |action: &Action| matches!(action, Action::Sent(..));
+        self.actions
+            .retain(|Reverse((_, action))| completion(action));
+        self.news.clear();
+        self.order(at, format!("run {script}\n"));
+        let (ended, mut lost) = (format!("end {script} "), Vec::new());
+        let mut now = at;
+        while !self.news.iter().any(|(_, line)| line.starts_with(&ended)) {
+            if now > at + LAST {
+                return Err(self.broken(format!("{script}.sh does not come to its end")));
+            }
+            now += LAST_STEP;
+            self.advance(now, &mut lost)?;
+            lost.clear();
+        }
+        Ok(())
     }
 
     /// What happened to it, with the end of its console.

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::affinity::Core;
 use super::image::Image;
 
-const CONSOLE: &str = "console.log";
+pub(super) const CONSOLE: &str = "console.log";
 /// Of the console, for an error.
 const LAST_LINES: usize = 15;
 

@@ -58,6 +58,8 @@ pub struct Config {
     pub files: Vec<PathBuf>,
     /// How long it may compute, in wall time, while its clock stands still.
     pub patience: Duration,
+    /// Whether it says at its end what its sockets, queues and counters are, see [`state`].
+    pub shows_state: bool,
 }
 
 /// What a host's network card has counted.
@@ -79,8 +81,13 @@ pub struct Pair {
     entered: bool,
     /// They have come to their end.
     over: [bool; 2],
+    /// They have something to say at their end.
+    last_words: [bool; 2],
     tasks: Tasks,
 }
+
+/// The name of what a host runs at its end, as of a command.
+const LAST_WORDS: &str = "last";
 
 const PORTS: [Port; 2] = [Port::A, Port::B];
 
@@ -102,6 +109,14 @@ fn name(port: Port) -> &'static str {
 /// The name of a command's files, without their ending.
 fn task_file(directory: &Path, n: usize, on: Port) -> PathBuf {
     directory.join(name(on)).join(n.to_string())
+}
+
+/// What the host at a port of a run in this directory has shown of itself at its end, and what is
+/// on its console.
+pub fn state(directory: &Path, port: Port) -> std::io::Result<String> {
+    let directory = directory.join(name(port));
+    let shown = fs::read_to_string(directory.join(LAST_WORDS).with_extension("stdout"))?;
+    Ok(shown + &fs::read_to_string(directory.join(machine::CONSOLE))?)
 }
 
 impl Pair {
@@ -130,6 +145,7 @@ impl Pair {
             fs::write(file, setup::command(&task.run, &variables))
                 .map_err(Error::host(task.on, "cannot write its commands"))?;
         }
+        let last_words = configs.each_ref().map(|config| config.shows_state);
         let [a, b] = configs;
         let core = Core::take().map_err(Error::host(Port::A, "cannot choose a core"))?;
         let start = |port, config| start(&directory.join(name(port)), port, config, &core);
@@ -138,6 +154,7 @@ impl Pair {
             core,
             entered: false,
             over: [false; 2],
+            last_words,
             tasks: Tasks::new(tasks, limits),
         })
     }
@@ -182,7 +199,11 @@ impl Pair {
         }
         if to >= self.tasks.end {
             self.over[index(port)] = true;
-            self.hosts[index(port)].end();
+            let host = &mut self.hosts[index(port)];
+            if self.last_words[index(port)] && self.tasks.started() {
+                host.conclude(self.tasks.end, LAST_WORDS)?;
+            }
+            host.end();
         }
         Ok(())
     }
@@ -241,6 +262,10 @@ fn write_files(directory: &Path, config: &Config) -> std::io::Result<()> {
             .file_name()
             .ok_or(std::io::ErrorKind::InvalidFilename)?;
         fs::copy(file, directory.join(name))?;
+    }
+    if config.shows_state {
+        let script = directory.join(LAST_WORDS).with_extension("sh");
+        fs::write(script, setup::STATE)?;
     }
     fs::write(directory.join("setup.sh"), config.network.script())
 }

@@ -65,6 +65,19 @@ impl Network {
     }
 }
 
+/// A script that shows what a host knows of its connections.
+pub(super) const STATE: &str = r#"ss -atinoem
+tc -s qdisc show dev eth0
+ip -s link show dev eth0
+awk '{
+	for (i = 2; i <= NF; i++)
+		if (FNR % 2)
+			name[i] = $i
+		else if ($i)
+			print $1 name[i], $i
+}' /proc/net/snmp /proc/net/netstat
+"#;
+
 /// A script that runs a command with some variables.
 pub(super) fn command(run: &str, variables: &[(&str, String)]) -> String {
     let mut script = String::new();

@@ -59,6 +59,15 @@ pub struct Limits {
     pub traffic: Picoseconds,
     /// Silence after the last one.
     pub quiet: Picoseconds,
+    /// When the hosts are switched off at the latest.
+    pub until: Option<Picoseconds>,
+}
+
+impl Limits {
+    /// The earlier of a time and the latest end.
+    fn no_later(&self, at: Picoseconds) -> Picoseconds {
+        self.until.map_or(at, |until| until.min(at))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +104,7 @@ impl Tasks {
 
     /// The hosts start at this time.
     pub fn begin(&mut self, origin: Picoseconds) {
-        self.end = origin + BOOT;
+        self.end = self.limits.no_later(origin + BOOT);
     }
 
     pub fn started(&self) -> bool {
@@ -132,7 +141,7 @@ impl Tasks {
                 self.starting = self.starting.saturating_sub(1);
                 if self.starting == 0 {
                     let now = now + SETTLED;
-                    self.end = now + self.limits.traffic;
+                    self.end = self.limits.no_later(now + self.limits.traffic);
                     self.next(now, 0, orders);
                 }
             }
@@ -232,6 +241,7 @@ mod tests {
     const LIMITS: Limits = Limits {
         traffic: 1000 * MS,
         quiet: 250 * MS,
+        until: None,
     };
 
     fn tasks() -> Tasks {
