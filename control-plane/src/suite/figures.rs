@@ -178,6 +178,9 @@ fn neighbours() -> Result<Vec<Job>, Error> {
 
 type Drawn = Result<String, Box<dyn StdError>>;
 
+const HEAD: &str = "<!-- SPDX-License-Identifier: Apache-2.0 OR MIT -->
+<!-- Drawn by `midwire suite rnic --figures`; do not edit. -->";
+
 /// Pixels of a figure: two pictures side by side.
 const SIZE: (u32, u32) = (1000, 380);
 const FONT: (&str, u32) = ("sans-serif", 14);
@@ -203,7 +206,7 @@ fn pair(draw: impl Fn(usize, &Area<'_>) -> Result<(), Box<dyn StdError>>) -> Dra
         }
         root.present()?;
     }
-    Ok(svg)
+    Ok(format!("{HEAD}\n{svg}"))
 }
 
 /// A power of ten of nanoseconds.
