@@ -12,6 +12,7 @@
 //! All that is said is what was visible where the capture was taken. What a NIC sent is known
 //! there, and what the other end got, but for losses behind it.
 
+pub mod cm;
 mod connection;
 mod counters;
 mod departures;
@@ -35,6 +36,7 @@ use midwire_trace::packet::{Net, Packet, Roce, Transport, ack_timeout_ns, opcode
 use midwire_trace::{Kind, Nanos};
 use serde::{Deserialize, Serialize};
 
+pub use cm::Introduction;
 pub use connection::{Connection, Counts, End, Verb};
 pub use counters::CounterCheck;
 use counters::Tallies;
@@ -96,6 +98,8 @@ pub struct Observed {
     pub payload: u32,
     /// Bytes of the frame, without FCS.
     pub length: usize,
+    /// What its sender tells of itself, before it sends requests.
+    pub introduction: Option<Introduction>,
 }
 
 impl Observed {
@@ -111,6 +115,7 @@ impl Observed {
         }
         let right = packet.expected_icrc(data);
         Some(Self {
+            introduction: Introduction::read(&packet, &roce),
             number,
             time,
             arrives: time,
@@ -262,6 +267,7 @@ pub struct Analyzer {
     by_key: HashMap<FlowKey, usize>,
     /// Flows without a peer, by source and destination.
     single: HashMap<(IpAddr, IpAddr), Vec<usize>>,
+    requests: cm::Requests,
     notifications: Notifications,
     scheduler: Scheduler,
     underway: BinaryHeap<Reverse<Underway>>,
@@ -280,6 +286,7 @@ impl Analyzer {
             flows: Vec::new(),
             by_key: HashMap::new(),
             single: HashMap::new(),
+            requests: cm::Requests::default(),
             notifications: Notifications::default(),
             scheduler: Scheduler::default(),
             underway: BinaryHeap::new(),
@@ -297,6 +304,9 @@ impl Analyzer {
         self.broken += u64::from(!p.intact);
         self.latest = self.latest.max(p.time.0);
         self.go_on(p.time);
+        if let Some(told) = p.introduction.filter(|_| p.is_taken()) {
+            self.told(p, told);
+        }
         let Some(part) = self.part(p) else {
             return;
         };
@@ -308,6 +318,22 @@ impl Analyzer {
             self.underway.push(Reverse(Underway { part, p }));
         } else if p.seen.delivered() {
             self.delivered(part, p);
+        }
+    }
+
+    /// Learns of a connection, unless all is known of it.
+    fn told(&mut self, p: &Observed, told: Introduction) {
+        let ends = [p.net.src, p.net.dst];
+        if let Some(mut learnt) = self.requests.told(ends, told) {
+            let [(address, qp), _] = learnt.ends;
+            let asked = self.settings.timer;
+            learnt.timer = Timer {
+                timeout: asked.timeout.or(learnt.timer.timeout),
+                retry_count: asked.retry_count.or(learnt.timer.retry_count),
+            };
+            if self.settings.queue_pair(address, qp).is_none() {
+                self.settings.queue_pairs.push(learnt);
+            }
         }
     }
 
@@ -338,7 +364,8 @@ impl Analyzer {
         self.scheduler.sent(flow, p, || {
             let FlowKey { dst, dest_qp, .. } = self.flows[flow].key;
             let asked = self.settings.queue_pair(dst, dest_qp);
-            asked.map_or(p.net.traffic_class >> 2, |asked| asked.class)
+            let class = asked.and_then(|asked| asked.class);
+            class.unwrap_or(p.net.traffic_class >> 2)
         });
         let [source, _] = &mut self.flows[flow].tallies;
         source.sent.add(p.number);
@@ -412,8 +439,9 @@ impl Analyzer {
         })
     }
 
-    /// The flow whose requests this answers: the only one that awaits such a PSN, or the one
-    /// with the same UDP source port, which NICs work out from both queue pairs, or the first.
+    /// The flow whose requests this answers. When it is not known which queue pairs belong
+    /// together: the only one that awaits such a PSN, or the one with the same UDP source port,
+    /// which NICs work out from both queue pairs, or the first.
     fn answered(&mut self, flow: usize, p: &Observed) -> Option<usize> {
         if let Some(peer) = self.flows[flow].peer {
             return Some(peer);
@@ -424,9 +452,16 @@ impl Analyzer {
             let single = self.single.get(&(key.dst, key.src));
             single.into_iter().flatten().filter(awaiting).copied()
         };
-        let peer = candidates()
-            .find(|&n| self.flows[n].src_port == p.src_port)
-            .or_else(|| candidates().next())?;
+        let peer = match self.settings.other_end(key.dst, key.dest_qp) {
+            Some((address, dest_qp)) => *self.by_key.get(&FlowKey {
+                src: key.dst,
+                dst: address,
+                dest_qp,
+            })?,
+            None => candidates()
+                .find(|&n| self.flows[n].src_port == p.src_port)
+                .or_else(|| candidates().next())?,
+        };
         for (one, other) in [(flow, peer), (peer, flow)] {
             self.flows[one].peer = Some(other);
             let FlowKey { src, dst, .. } = self.flows[one].key;

@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Every opcode of a reliable connection, and the others that RoCE has, as tshark reads them.
+//! Every opcode of a reliable connection, the others that RoCE has, and what sets connections up,
+//! as tshark reads them.
+
+#[path = "common/mad.rs"]
+mod mad;
 
 use std::process::Command;
 
+use midwire_analysis::roce::{Introduction, Timer};
 use midwire_trace::build::{self, Path};
 use midwire_trace::export::pcapng::{About, Frame, Writer};
 use midwire_trace::packet::{AtomicEth, Bth, Packet, Reth, Roce};
@@ -126,17 +131,39 @@ fn number(name: &str, text: &str) -> Option<u64> {
     }
 }
 
-#[test]
-fn opcode_by_opcode() {
+/// A line with these fields for each frame; nothing when there is no tshark.
+fn dissected<'a>(frames: &[Vec<u8>], fields: impl Iterator<Item = &'a str>) -> Option<String> {
     if Command::new("tshark").arg("--version").output().is_err() {
         println!("skipped: tshark is not installed");
-        return;
+        return None;
     }
     let dir = tempfile::tempdir().expect("directory");
-    let path = dir.path().join("opcodes.pcapng");
+    let path = dir.path().join("frames.pcapng");
     let file = std::fs::File::create(&path).expect("file");
     let mut writer = Writer::new(file, &About::default()).expect("header");
     let interface = writer.interface("x", "", None, 0).expect("interface");
+    for (data, n) in frames.iter().zip(1..) {
+        let frame = Frame::received(interface, Nanos(n), data);
+        writer.packet(&frame).expect("packet");
+    }
+    writer.finish().expect("file written");
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-n", "-T", "fields", "-E", "occurrence=f", "-r"]);
+    tshark.arg(&path);
+    for name in fields {
+        tshark.args(["-e", name]);
+    }
+    let output = tshark.output().expect("tshark runs");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn opcode_by_opcode() {
     let mut frames = Vec::new();
     for route in [Path::ipv4(50_000, 4791), Path::ipv6(50_001, 4791)] {
         for (n, (opcode, headers, payload)) in OPCODES.into_iter().enumerate() {
@@ -155,25 +182,10 @@ fn opcode_by_opcode() {
             frames.push(build::roce(&route, &bth, &headers, payload));
         }
     }
-    for (data, n) in frames.iter().zip(1..) {
-        let frame = Frame::received(interface, Nanos(n), data);
-        writer.packet(&frame).expect("packet");
-    }
-    writer.finish().expect("file written");
-
-    let mut tshark = Command::new("tshark");
-    tshark.args(["-n", "-T", "fields", "-E", "occurrence=f", "-r"]);
-    tshark.arg(&path).args(["-e", ICRC]);
-    for (name, _) in FIELDS {
-        tshark.args(["-e", name]);
-    }
-    let output = tshark.output().expect("tshark runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let names = FIELDS.map(|(name, _)| name);
+    let Some(text) = dissected(&frames, [ICRC].into_iter().chain(names)) else {
+        return;
+    };
     assert_eq!(text.lines().count(), frames.len());
     for (line, frame) in text.lines().zip(&frames) {
         let packet = Packet::parse(frame);
@@ -196,4 +208,49 @@ fn opcode_by_opcode() {
             );
         }
     }
+}
+
+#[test]
+fn introductions() {
+    let path = Path::ipv4(50_000, 4791);
+    let frames = [
+        mad::request(&path, 0x1234_5678, 0xabc_def, [17, 6]),
+        mad::reply(&path.reversed(), 0x1234_5678, 0x65_4321),
+    ];
+    let read = |frame: &Vec<u8>| {
+        let packet = Packet::parse(frame);
+        let roce = packet.roce().expect("RoCE");
+        Introduction::read(&packet, roce).expect("an introduction")
+    };
+    let asked = Introduction::Request {
+        id: 0x1234_5678,
+        qp: 0xabc_def,
+        timer: Timer {
+            timeout: Some(17),
+            retry_count: Some(6),
+        },
+    };
+    let taken = Introduction::Reply {
+        id: 0x1234_5678,
+        qp: 0x65_4321,
+    };
+    assert_eq!(frames.each_ref().map(read), [asked, taken]);
+    let names = [
+        "infiniband.cm.req",
+        "infiniband.cm.req.localqpn",
+        "infiniband.cm.req.prim_localacktout",
+        "infiniband.cm.req.retrcount",
+        "infiniband.cm.rep.remotecommid",
+        "infiniband.cm.rep.localqpn",
+    ];
+    let Some(text) = dissected(&frames, names.into_iter()) else {
+        return;
+    };
+    let theirs: Vec<Vec<_>> = text
+        .lines()
+        .map(|line| line.split('\t').map(|text| number("", text)).collect())
+        .collect();
+    let [id, qp] = [0x1234_5678, 0xabc_def].map(Some);
+    assert_eq!(theirs[0], [id, qp, Some(17), Some(6), None, None]);
+    assert_eq!(theirs[1], [None, None, None, None, id, Some(0x65_4321)]);
 }

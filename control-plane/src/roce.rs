@@ -88,7 +88,7 @@ fn of_queue_pairs(rdma: &RdmaTraffic, details: &serde_json::Value) -> Vec<QpSett
                 timeout: Some(rdma.timeout),
                 retry_count: Some(rdma.retries),
             },
-            class: *class,
+            class: Some(*class),
         })
         .collect()
 }

@@ -68,8 +68,9 @@ pub struct QpSettings {
     /// Their timers.
     #[serde(flatten)]
     pub timer: Timer,
-    /// Traffic class of what they send.
-    pub class: u8,
+    /// Traffic class of what they send; nothing when it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub class: Option<u8>,
 }
 
 impl Settings {
@@ -77,6 +78,12 @@ impl Settings {
     pub(super) fn queue_pair(&self, address: IpAddr, qp: u32) -> Option<&QpSettings> {
         let mut all = self.queue_pairs.iter();
         all.find(|settings| settings.ends.contains(&(address, qp)))
+    }
+
+    /// The other end of the connection that has this one.
+    pub(super) fn other_end(&self, address: IpAddr, qp: u32) -> Option<(IpAddr, u32)> {
+        let [one, other] = self.queue_pair(address, qp)?.ends;
+        Some(if one == (address, qp) { other } else { one })
     }
 
     /// Of the timers at the ends of a flow that goes there.

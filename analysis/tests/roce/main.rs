@@ -4,6 +4,9 @@
 mod conversation;
 mod counters;
 mod impact;
+mod introduction;
 mod logic;
+#[path = "../common/mad.rs"]
+mod mad;
 mod notification;
 mod simulation;
