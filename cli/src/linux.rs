@@ -117,6 +117,7 @@ mod tests {
             files: Vec::new(),
             patience: Duration::from_secs(30),
             shows_state: false,
+            trace: Vec::new(),
         }
     }
 

@@ -7,6 +7,7 @@ use clap::Args;
 use midwire_control::verdict::Outcome;
 use midwire_control::{Options, RunOutcome, rerun};
 use midwire_endpoints::Port;
+use midwire_endpoints::linux::Trace;
 
 use crate::provider::{Place, Provider};
 use crate::run::{Shown, interrupt};
@@ -24,12 +25,24 @@ pub struct Rerun {
     /// packets are numbered as in the report and in pcapng
     #[arg(long, value_name = "PACKET")]
     until: Option<u64>,
+    /// What the kernels of Linux hosts note of themselves: tcp_probe, tcp_retransmit, sockets
+    #[arg(long, value_name = "WHAT,…", value_delimiter = ',', value_parser = trace)]
+    trace: Vec<Trace>,
+}
+
+fn trace(text: &str) -> Result<Trace, String> {
+    serde_json::from_value(text.into())
+        .map_err(|_| "expected tcp_probe, tcp_retransmit or sockets".to_owned())
 }
 
 impl Rerun {
     /// Runs it again; the exit code.
     pub fn carry_out(self) -> Result<u8, Failure> {
-        let of = rerun::prepare(&self.run, self.until)?;
+        let asked = rerun::Asked {
+            until: self.until,
+            trace: self.trace,
+        };
+        let of = rerun::prepare(&self.run, &asked)?;
         let interrupt = interrupt()?;
         let until_ns = of.rerun.until_ns;
         let shown = Shown::new();
@@ -52,6 +65,9 @@ impl Rerun {
         }
         let proof = rerun::prove(&of.run, &run, [&self.run, &directory], self.until)?;
         say(&format!("Run      {}", directory.display()))?;
+        for inside in &run.recorded.inside {
+            say(&format!("Inside   {inside}"))?;
+        }
         say(&format!("Capture  {}", proof.text().trim_end()))?;
         if let Some(ns) = until_ns {
             for port in [Port::A, Port::B] {

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use midwire_trace::{Capture, Lane, Nanos, Tap};
+use midwire_trace::inside::{self, CaState, Event};
+use midwire_trace::{Capture, Lane, Nanos, Port, Tap};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -154,6 +155,62 @@ fn a_run_is_repeated_and_stopped_at_a_packet() {
     let (code, text) = rerun(&["--until", "1000000"]);
     assert_eq!(code, Some(2), "{text}");
     assert_deserted(plan.0.path());
+}
+
+/// A server that listens on IPv6 too, loss in both directions, clocks that go wrong, and pacing.
+const MANY: &str = "traffic:
+  - command: {on: b, run: iperf3 -s -1, background: true}
+  - command: {on: a, run: tc qdisc replace dev eth0 root fq; iperf3 -c $MIDWIRE_B -n 2M -P 3}
+events:
+  - {connection: all, direction: a-to-b, kind: any, packet: all, probability: 1%, action: drop}
+  - {connection: all, direction: b-to-a, kind: any, packet: all, probability: 1%, action: drop}
+";
+const DRIFT: &str =
+    "congestion_control: bbr, clock: {offset: 2ms, drift_ppb: 20000}, rate_mbps: 1000";
+
+#[test]
+#[ignore = "needs make hosts"]
+fn tracing_changes_no_packet() {
+    let trace = "trace: [tcp_probe, tcp_retransmit, sockets]";
+    // From the kernel's decision to the card: frames before it on the line, and pacing.
+    let cases = [
+        ("rate_mbps: 1000", TCP, 2_000_000),
+        (DRIFT, MANY, 20_000_000),
+    ];
+    for (options, body, queued) in cases {
+        let plain = Plan::new(options, body).capture("run", &[]);
+        let plan = Plan::new(&format!("{options}, {trace}"), body);
+        let traced = plan.capture("run", &[]);
+        assert!(plain == traced, "{options}: tracing has a say");
+
+        let file = fs::File::open(plan.path("run/inside.csv")).expect("inside.csv");
+        let moments = inside::read(file).expect("moments");
+        let of = |event| moments.iter().filter(move |m| m.event == event);
+        // Each retransmission, with the time at which it comes to the card.
+        let run = fs::read(plan.path("run/run.json")).expect("run.json");
+        let run: Value = serde_json::from_slice(&run).expect("JSON");
+        assert_eq!(run["recorded"]["inside"][0]["lost"], 0);
+        let seen = run["findings"]["retransmissions"].as_array();
+        let seen: Vec<_> = (seen.expect("retransmissions").iter())
+            .filter_map(|r| Some((r["connection"].as_u64()?, r["time_ns"].as_u64()?)))
+            .collect();
+        assert!(seen.len() >= 2);
+        for (connection, time) in seen {
+            let noted = of(Event::Retransmit)
+                .filter(|m| m.connection.map(u64::from) == Some(connection))
+                .filter_map(|m| time.checked_sub(m.time_ns.0))
+                .min();
+            assert!(noted.is_some_and(|ns| ns < queued), "{time}: {noted:?}");
+        }
+        // Both ends have the same connections, and name what the card names.
+        for host in [Port::A, Port::B] {
+            let mut probes = of(Event::Probe).filter(|m| m.host == host);
+            assert!(probes.next().is_some());
+            assert!(probes.all(|m| m.connection.is_some() && m.cwnd.is_some()));
+            let recovers = |m: &inside::Moment| m.ca_state == Some(CaState::Recovery);
+            assert!(host == Port::B || of(Event::CaState).any(recovers));
+        }
+    }
 }
 
 /// From each ping's way in at port A to the answer's way in at port B.

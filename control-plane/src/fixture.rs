@@ -82,6 +82,7 @@ pub fn recorded() -> Recorded {
             details: serde_json::json!({}),
         }],
         hosts: None,
+        inside: Vec::new(),
         nics: Vec::new(),
         interrupted: false,
         error: None,

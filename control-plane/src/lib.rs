@@ -21,6 +21,7 @@ mod explicit;
 mod fixture;
 pub mod fuzz;
 mod inputs;
+pub mod inside;
 mod jobs;
 pub mod junit;
 mod linux_run;

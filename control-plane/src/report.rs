@@ -65,6 +65,9 @@ pub(crate) fn html(run: &RunFile, tcp: &TcpView) -> String {
     for entry in &recorded.traffic {
         facts.push(("Traffic", format!("{}: {}", entry.what, entry.summary)));
     }
+    for inside in &recorded.inside {
+        facts.push(("Inside", inside.to_string()));
+    }
     let reasons = run.verdict.reasons.join("; ");
     let title = |number: u16| {
         let known = recorded

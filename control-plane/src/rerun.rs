@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use midwire_endpoints::{Port, linux};
+use midwire_endpoints::Port;
+use midwire_endpoints::linux::{self, Trace};
 use midwire_trace::{Capture, Nanos};
 
 use crate::compare::{self, Comparison};
@@ -23,9 +24,17 @@ pub struct Prepared {
     pub rerun: Rerun,
 }
 
-/// Reads a run that is to be repeated, up to a packet if it is given: its number in the run, from
-/// 1, as in reports and in pcapng.
-pub fn prepare(of: &Path, until: Option<u64>) -> Result<Prepared, Error> {
+/// What a run is to show that is repeated.
+#[derive(Debug, Clone, Default)]
+pub struct Asked {
+    /// The packet at which it ends: its number in the run, from 1, as in reports and in pcapng.
+    pub until: Option<u64>,
+    /// What its hosts note besides what they noted before.
+    pub trace: Vec<Trace>,
+}
+
+/// Reads a run that is to be repeated.
+pub fn prepare(of: &Path, asked: &Asked) -> Result<Prepared, Error> {
     let refused = |reason: String| Error::Rerun {
         path: of.to_owned(),
         reason,
@@ -38,9 +47,19 @@ pub fn prepare(of: &Path, until: Option<u64>) -> Result<Prepared, Error> {
                       linux, rnic and pcap endpoints live in virtual time";
         return Err(refused(reason.to_owned()));
     }
-    let plan = inputs::restore(plan, &recorded.inputs).map_err(refused)?;
+    let mut plan = inputs::restore(plan, &recorded.inputs).map_err(refused)?;
+    for trace in &asked.trace {
+        for endpoint in [&mut plan.endpoints.a, &mut plan.endpoints.b] {
+            let Endpoint::Linux(host) = endpoint else {
+                return Err(refused("only Linux hosts have an inside view".to_owned()));
+            };
+            if !host.trace.contains(trace) {
+                host.trace.push(trace.clone());
+            }
+        }
+    }
     let before = recorded.rerun.as_ref().and_then(|rerun| rerun.until_ns);
-    let until_ns = match until {
+    let until_ns = match asked.until {
         None => before,
         Some(_) if !matches!(plan.endpoints.a, Endpoint::Linux(_)) => {
             let reason = "only Linux hosts can be stopped at a packet";

@@ -19,6 +19,7 @@ use midwire_endpoints::{linux, rnic, traffic};
 use crate::bench::{Capturing, CardProvider, CardRequest, Device, Feed, PortFeed, Provided};
 use crate::compile;
 use crate::inputs;
+use crate::inside;
 use crate::linux_run;
 use crate::plan::{
     self, Endpoint, LinuxEndpoint, LinuxPlace, Pace, PcapEndpoint, Plan, RnicEndpoint, RunLength,
@@ -126,6 +127,7 @@ pub fn run(
         connections: Vec::new(),
         traffic: Vec::new(),
         hosts: None,
+        inside: Vec::new(),
         nics: Vec::new(),
         interrupted: false,
         error: None,
@@ -310,6 +312,8 @@ impl Stage<'_> {
             let pair = linux.pair();
             let records = linux_run::records(self.plan, &pair, self.directory);
             read = read.and(records.map(|records| self.recorded.traffic = records));
+            let noted = inside::write(&pair, &self.recorded.connections, self.directory);
+            read = read.and(noted.map(|records| self.recorded.inside = records));
             let counters = [endpoints::Port::A, endpoints::Port::B].map(|p| pair.counters(p));
             self.recorded.hosts = serde_json::to_value(counters).ok();
         }

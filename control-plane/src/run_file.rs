@@ -32,6 +32,8 @@ pub mod files {
     pub const CAPTURE: &str = "capture.mwc";
     /// Events and expectations as test cases.
     pub const JUNIT: &str = "junit.xml";
+    /// What the kernels of hosts noted of their sockets.
+    pub const INSIDE: &str = "inside.csv";
     /// The page for people.
     pub const REPORT: &str = "report.html";
 }
@@ -90,6 +92,9 @@ pub struct Recorded {
     pub traffic: Vec<TrafficRecord>,
     /// What went through the interfaces of the hosts, when there are hosts.
     pub hosts: Option<serde_json::Value>,
+    /// What the kernels of hosts noted of themselves, when they were to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inside: Vec<InsideRecord>,
     /// What the model NICs counted, when there are model NICs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nics: Vec<NicRecord>,
@@ -256,6 +261,32 @@ pub struct NicRecord {
     pub endpoint: midwire_endpoints::Port,
     /// Its counters by name.
     pub counters: BTreeMap<String, u64>,
+}
+
+/// What the kernel of a host noted of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InsideRecord {
+    /// The endpoint that it is.
+    pub endpoint: midwire_endpoints::Port,
+    /// How often it noted something of a socket.
+    pub moments: u64,
+    /// Events for which it had no room.
+    pub lost: u64,
+}
+
+impl std::fmt::Display for InsideRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let InsideRecord {
+            endpoint,
+            moments,
+            lost,
+        } = self;
+        write!(f, "host {endpoint} noted {moments} moments of its sockets")?;
+        match lost {
+            0 => Ok(()),
+            lost => write!(f, ", and LOST {lost}: give it more memory"),
+        }
+    }
 }
 
 /// What became of an entry of the traffic.

@@ -128,6 +128,9 @@ pub fn text(run: &RunFile, dir: &Path) -> String {
             counted(n, "finding")
         );
     }
+    for inside in &run.recorded.inside {
+        let _ = writeln!(out, "Inside   {inside}");
+    }
     let _ = writeln!(out, "Capture  {}", findings.integrity.summary);
     for check in findings
         .integrity

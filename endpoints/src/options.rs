@@ -35,6 +35,15 @@ impl Port {
     }
 }
 
+impl From<Port> for midwire_trace::Port {
+    fn from(port: Port) -> Self {
+        match port {
+            Port::A => Self::A,
+            Port::B => Self::B,
+        }
+    }
+}
+
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -87,6 +87,9 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
+    /// A table could not be read or written.
+    #[error(transparent)]
+    Table(#[from] csv::Error),
     /// An output could not be written.
     #[error("writing: {0}")]
     Write(#[from] std::io::Error),

@@ -14,6 +14,7 @@ pub mod chance;
 mod error;
 pub mod export;
 pub mod identity;
+pub mod inside;
 pub mod packet;
 pub mod packet_file;
 pub mod record;

@@ -172,6 +172,8 @@ macro_rules! words {
     };
 }
 
+pub(crate) use words;
+
 /// One of the card's two Ethernet ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Port {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use midwire_endpoints::linux::{Config, Image, Link, Network};
+use midwire_endpoints::linux::{Config, Image, Link, Network, Trace};
 use midwire_endpoints::{Cidr, Mac, Neighbours, Port, Setting, TapHost, one_or_several};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,6 +58,9 @@ pub struct LinuxEndpoint {
     /// Seed of its random numbers; that of the run without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
+    /// What its kernel notes of itself; `midwire export` and the report show it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trace: Vec<Trace>,
     /// Files that its commands find in their directory; relative to the plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<PathBuf>,
@@ -186,6 +189,7 @@ impl LinuxEndpoint {
             files: self.files.iter().map(file).collect(),
             patience: self.patience.to_std(),
             shows_state: place.until_ns.is_some(),
+            trace: self.trace.clone(),
         })
     }
 
@@ -220,6 +224,15 @@ impl LinuxEndpoint {
             .is_some_and(|rate| !(1..=100_000).contains(&rate))
         {
             faults.push(("rate_mbps", "rate_mbps: expected 1 to 100000".to_owned()));
+        }
+        if self
+            .trace
+            .iter()
+            .any(|trace| matches!(trace, Trace::FunctionGraph(_)))
+        {
+            let message = "trace: function_graph can't be had, for User-Mode Linux traces no \
+                           functions: expected tcp_probe, tcp_retransmit or sockets";
+            faults.push(("trace", message.to_owned()));
         }
         let mut names: Vec<_> = self.files.iter().map(|file| file.file_name()).collect();
         names.sort();

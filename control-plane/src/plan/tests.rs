@@ -637,6 +637,16 @@ fn endpoint_and_card_mistakes_are_located() {
         19,
         "different",
     );
+    let host = "{linux: {address: 10.0.0.1/24, trace: [sockets, {function_graph: tcp_ack}]}}";
+    one_mistake(
+        &format!(
+            "{}traffic: [command: {{on: a, run: ls}}]\n",
+            with(host, "{linux: {address: 10.0.0.2/24, trace: [tcp_probe]}}")
+        ),
+        4,
+        44,
+        "User-Mode Linux traces no functions",
+    );
     one_mistake(
         &with("{pcap: {in: x}}", "{card: {}}"),
         5,

@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 use std::io;
 use std::time::{Duration, Instant};
 
+use midwire_trace::Nanos;
 use midwire_trace::units::{MIN_FRAME, line_bytes};
 
 use super::Config;
@@ -151,6 +152,11 @@ impl Host {
     /// Lets its clock begin at this time.
     pub fn begin(&mut self, origin: Picoseconds) {
         self.pace.origin = origin;
+    }
+
+    /// The card's time when its clock comes to this.
+    pub fn card_time(&self, host_ns: u64) -> Nanos {
+        Nanos(self.pace.card_time(host_ns) / 1000)
     }
 
     pub fn link(&self) -> &Link {

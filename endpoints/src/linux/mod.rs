@@ -15,6 +15,7 @@ mod machine;
 mod setup;
 mod sys;
 mod tasks;
+mod trace;
 
 use std::fmt;
 use std::fs;
@@ -26,6 +27,7 @@ pub use host::Link;
 pub use image::Image;
 pub use setup::Network;
 pub use tasks::{Kind, Limits, Task};
+pub use trace::{Noted, Trace};
 
 use crate::rnic::{Frame, Picoseconds};
 use crate::traffic::CommandReport;
@@ -60,6 +62,18 @@ pub struct Config {
     pub patience: Duration,
     /// Whether it says at its end what its sockets, queues and counters are, see [`state`].
     pub shows_state: bool,
+    /// What its kernel notes of itself, see [`Pair::noted`].
+    pub trace: Vec<Trace>,
+}
+
+impl Config {
+    /// What it runs at its end.
+    fn last_words(&self) -> Option<String> {
+        let state = self.shows_state.then(|| setup::STATE.to_owned());
+        let trace = (!self.trace.is_empty()).then(|| trace::script(&self.trace));
+        (state.is_some() || trace.is_some())
+            .then(|| state.unwrap_or_default() + &trace.unwrap_or_default())
+    }
 }
 
 /// What a host's network card has counted.
@@ -83,6 +97,7 @@ pub struct Pair {
     over: [bool; 2],
     /// They have something to say at their end.
     last_words: [bool; 2],
+    traced: [bool; 2],
     tasks: Tasks,
 }
 
@@ -145,7 +160,8 @@ impl Pair {
             fs::write(file, setup::command(&task.run, &variables))
                 .map_err(Error::host(task.on, "cannot write its commands"))?;
         }
-        let last_words = configs.each_ref().map(|config| config.shows_state);
+        let last_words = configs.each_ref().map(|c| c.last_words().is_some());
+        let traced = configs.each_ref().map(|config| !config.trace.is_empty());
         let [a, b] = configs;
         let core = Core::take().map_err(Error::host(Port::A, "cannot choose a core"))?;
         let start = |port, config| start(&directory.join(name(port)), port, config, &core);
@@ -155,6 +171,7 @@ impl Pair {
             entered: false,
             over: [false; 2],
             last_words,
+            traced,
             tasks: Tasks::new(tasks, limits),
         })
     }
@@ -248,6 +265,20 @@ impl Pair {
         self.tasks.done().enumerate().map(report).collect()
     }
 
+    /// What the kernel of the host at `port` of a run in this directory has noted of itself; nothing
+    /// when it was not to, or did not come to its end.
+    pub fn noted(&self, directory: &Path, port: Port) -> Result<Option<Noted>, Error> {
+        if !self.traced[index(port)] || !self.over[index(port)] || !self.started() {
+            return Ok(None);
+        }
+        let directory = directory.join(name(port));
+        let card_time = |ns| self.hosts[index(port)].card_time(ns);
+        let noted = trace::read(&directory, port.into(), card_time);
+        noted
+            .map(Some)
+            .map_err(Error::host(port, "cannot read what its kernel has noted"))
+    }
+
     /// Whether both hosts came up.
     pub fn started(&self) -> bool {
         self.tasks.started()
@@ -263,10 +294,11 @@ fn write_files(directory: &Path, config: &Config) -> std::io::Result<()> {
             .ok_or(std::io::ErrorKind::InvalidFilename)?;
         fs::copy(file, directory.join(name))?;
     }
-    if config.shows_state {
-        let script = directory.join(LAST_WORDS).with_extension("sh");
-        fs::write(script, setup::STATE)?;
+    if let Some(script) = config.last_words() {
+        fs::write(directory.join(LAST_WORDS).with_extension("sh"), script)?;
     }
+    let settings = trace::settings(&config.trace, config.memory_mib);
+    fs::write(directory.join(trace::SETTINGS), settings)?;
     fs::write(directory.join("setup.sh"), config.network.script())
 }
 

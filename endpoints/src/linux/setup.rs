@@ -26,6 +26,11 @@ const QUIET: [&str; 4] = [
     "net.ipv6.conf.eth0.accept_ra=0",
     "net.ipv6.conf.eth0.router_solicitations=0",
 ];
+/// Sets what is to be noted. The shell does it by itself: another process more or less would change
+/// the random numbers of those that follow.
+const SET_TRACE: &str =
+    r#"while read -r name value; do echo "$value" >"/sys/kernel/tracing/$name"; done <trace"#;
+
 const NO_IPV6: [&str; 1] = ["net.ipv6.conf.eth0.disable_ipv6=1"];
 
 impl Network {
@@ -61,6 +66,7 @@ impl Network {
                 ));
             }
         }
+        line(SET_TRACE.to_owned());
         script
     }
 }
@@ -122,6 +128,9 @@ mod tests {
              ip address add 10.77.0.1/24 dev eth0\n\
              ip link set eth0 up\n\
              ip neighbour replace 10.77.0.2 lladdr 02:00:00:00:00:0b dev eth0 nud permanent\n"
+                .to_owned()
+                + SET_TRACE
+                + "\n"
         );
     }
 
