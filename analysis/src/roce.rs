@@ -341,11 +341,12 @@ impl Analyzer {
     fn part(&mut self, p: &Observed) -> Option<Part> {
         let code = p.roce.bth.opcode;
         let notification = code == opcode::CNP;
+        // Whatever the transport, for the card numbers them all.
+        let flow = self.flow(p);
         if code >> 5 != 0 && !notification {
             self.other_transports += 1;
             return None;
         }
-        let flow = self.flow(p);
         let role = if notification {
             Role::Notification
         } else if connection::is_response(code) {

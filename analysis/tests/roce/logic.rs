@@ -523,3 +523,17 @@ fn a_response_lost_behind_the_capture() {
     assert_eq!((r.found, r.lost), (Found::ImpliedNak, Lost::Behind(5)));
     assert_eq!(packet(r.out_of_order), Some(6));
 }
+
+#[test]
+fn connections_are_numbered_as_the_card_does() {
+    let mut c = Conversation::new(0);
+    // A datagram, of the connection manager as a rule, comes first.
+    c.packet(0, 0x64, 7, &[0; 8], 256);
+    c.relabel([1, 1], 50_001);
+    c.qps = [0x111, 0x222];
+    c.write(0, 1, 0);
+    c.ack(0);
+    let analysis = c.analysis();
+    let numbers: Vec<_> = analysis.connections.iter().map(|c| c.number).collect();
+    assert_eq!((analysis.other_transports, numbers), (1, vec![1]));
+}
