@@ -108,6 +108,7 @@ mod tests {
                 neighbour: None,
                 sysctls: Default::default(),
                 congestion_control: None,
+                rdma: false,
             },
             drift_ppb: 0,
             time_of_day: 0,

@@ -60,6 +60,12 @@ impl Plan {
     }
 }
 
+/// `run.json` of a run.
+fn run_file(run: &Path) -> Value {
+    let text = fs::read(run.join("run.json")).expect("run.json");
+    serde_json::from_slice(&text).expect("JSON")
+}
+
 fn said(output: &Output) -> String {
     let both = [&output.stdout[..], &output.stderr].concat();
     String::from_utf8_lossy(&both).into_owned()
@@ -249,8 +255,7 @@ fn breaks(options: &str, command: &str) -> String {
     let plan = Plan::new(options, &body);
     let output = plan.run("run", &[]);
     assert_eq!(output.status.code(), Some(5), "{}", said(&output));
-    let run = fs::read(plan.path("run").join("run.json")).expect("run.json");
-    let run: Value = serde_json::from_slice(&run).expect("JSON");
+    let run = run_file(&plan.path("run"));
     assert_deserted(plan.0.path());
     run["recorded"]["error"]
         .as_str()
@@ -321,6 +326,44 @@ fn a_run_that_is_killed_leaves_no_process() {
         assert_deserted(plan.0.path());
         midwire.wait().expect("midwire ends");
     }
+}
+
+/// Carries out a plan of the repository twice, with the same capture; how connections recovered.
+fn recoveries(plan: &str) -> Vec<String> {
+    let directory = TempDir::new().expect("temporary directory");
+    let [first, second] = ["first", "second"].map(|out| {
+        let out = directory.path().join(out);
+        let plans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_midwire"));
+        let command = command.arg("run").arg(plans.join(plan));
+        let output = command.arg("--out").arg(&out).output();
+        let output = output.expect("midwire starts");
+        // What it expects of findings and counters is met.
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        out
+    });
+    let capture = |run: &Path| fs::read(run.join("capture.mwc")).expect("a capture");
+    assert!(capture(&first) == capture(&second), "two runs differ");
+    let run = run_file(&first);
+    let analysis = &run["findings"]["roce"]["analysis"];
+    let checks = analysis["counters"].as_array().expect("counters");
+    assert!(checks.len() >= 8, "{checks:?}");
+    let recoveries = analysis["recoveries"].as_array().expect("recoveries");
+    let found = |recovery: &Value| recovery["found"].as_str().expect("a word").to_owned();
+    recoveries.iter().map(found).collect()
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn soft_roce_recovers_the_same_in_every_run() {
+    assert_eq!(
+        recoveries("linux-roce-write.yaml"),
+        ["sequence-nak", "sequence-nak", "timeout"]
+    );
+    assert_eq!(
+        recoveries("linux-roce-verbs.yaml"),
+        ["sequence-nak", "timeout", "implied-nak", "timeout"]
+    );
 }
 
 #[test]

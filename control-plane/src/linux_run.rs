@@ -7,9 +7,9 @@ use midwire_endpoints::linux::{Kind, Limits, Pair, Task};
 use midwire_endpoints::traffic::{CommandReport, Direction};
 use midwire_endpoints::{Port, route};
 
-use crate::plan::{LinuxEndpoint, LinuxPlace, Plan, TcpTraffic, Traffic};
+use crate::plan::{Endpoint, LinuxEndpoint, LinuxPlace, Plan, TcpTraffic, Traffic};
 use crate::run::{Step, command_record, said, tcp_what};
-use crate::run_file::TrafficRecord;
+use crate::run_file::{NicRecord, TrafficRecord};
 use crate::text::time;
 
 const PICOSECONDS: u64 = 1000;
@@ -111,6 +111,17 @@ pub(crate) fn records(plan: &Plan, pair: &Pair, directory: &Path) -> Step<Vec<Tr
         }
     }
     Ok(records)
+}
+
+/// What Soft-RoCE has counted in the hosts that have it.
+pub(crate) fn nics(plan: &Plan, directory: &Path) -> Vec<NicRecord> {
+    let ends = [(Port::A, &plan.endpoints.a), (Port::B, &plan.endpoints.b)].into_iter();
+    ends.filter(|(_, endpoint)| matches!(endpoint, Endpoint::Linux(host) if host.rdma))
+        .map(|(endpoint, _)| NicRecord {
+            endpoint,
+            counters: Pair::rdma_counters(directory, endpoint),
+        })
+        .collect()
 }
 
 fn tcp_ends(

@@ -26,9 +26,19 @@ fn settings(recorded: &Recorded) -> Settings {
     let traffic = recorded.traffic.iter();
     Settings {
         nics: nics
-            .filter_map(|(port, endpoint)| match endpoint {
-                Endpoint::Rnic(nic) => Some(of_nic(nic, port, recorded)),
-                _ => None,
+            .filter_map(|(port, endpoint)| {
+                let (address, notification) = match endpoint {
+                    Endpoint::Rnic(nic) => (&nic.address, notification(nic)),
+                    Endpoint::Linux(host) if host.rdma => (&host.address, Limit::default()),
+                    _ => return None,
+                };
+                let counted = recorded.nics.iter().find(|nic| nic.endpoint == port);
+                Some(NicSettings {
+                    name: port.to_string(),
+                    addresses: address.iter().map(|cidr| cidr.address).collect(),
+                    notification,
+                    counters: counted.map_or_else(Default::default, |nic| nic.counters.clone()),
+                })
             })
             .collect(),
         queue_pairs: traffic
@@ -45,23 +55,17 @@ fn settings(recorded: &Recorded) -> Settings {
     }
 }
 
-fn of_nic(nic: &RnicEndpoint, port: Port, recorded: &Recorded) -> NicSettings {
+fn notification(nic: &RnicEndpoint) -> Limit {
     let dcqcn = &nic.dcqcn;
-    let counted = recorded.nics.iter().find(|nic| nic.endpoint == port);
-    NicSettings {
-        name: port.to_string(),
-        addresses: nic.address.iter().map(|cidr| cidr.address).collect(),
-        notification: Limit {
-            notifies: Some(dcqcn.np),
-            notification_interval_ns: Some(dcqcn.min_time_between_cnps.as_nanos()),
-            // What a profile does of its own accord was not asked for.
-            notification_scope: Some(match dcqcn.cnp_limit.unwrap_or(CnpScope::Port) {
-                CnpScope::Port => Scope::Port,
-                CnpScope::Ip => Scope::Ip,
-                CnpScope::Qp => Scope::Qp,
-            }),
-        },
-        counters: counted.map_or_else(Default::default, |nic| nic.counters.clone()),
+    Limit {
+        notifies: Some(dcqcn.np),
+        notification_interval_ns: Some(dcqcn.min_time_between_cnps.as_nanos()),
+        // What a profile does of its own accord was not asked for.
+        notification_scope: Some(match dcqcn.cnp_limit.unwrap_or(CnpScope::Port) {
+            CnpScope::Port => Scope::Port,
+            CnpScope::Ip => Scope::Ip,
+            CnpScope::Qp => Scope::Qp,
+        }),
     }
 }
 

@@ -316,6 +316,7 @@ impl Stage<'_> {
             read = read.and(noted.map(|records| self.recorded.inside = records));
             let counters = [endpoints::Port::A, endpoints::Port::B].map(|p| pair.counters(p));
             self.recorded.hosts = serde_json::to_value(counters).ok();
+            self.recorded.nics = linux_run::nics(self.plan, self.directory);
         }
         if let Some(hosts) = &hosts {
             let link = |port| hosts.at(port).counters().ok();

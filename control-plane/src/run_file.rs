@@ -95,7 +95,7 @@ pub struct Recorded {
     /// What the kernels of hosts noted of themselves, when they were to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inside: Vec<InsideRecord>,
-    /// What the model NICs counted, when there are model NICs.
+    /// What model NICs counted, or Soft-RoCE of Linux hosts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nics: Vec<NicRecord>,
     /// The run was broken off by the user.

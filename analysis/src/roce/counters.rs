@@ -191,6 +191,7 @@ fn expected(t: &Tallies, says: impl Fn(&str) -> Option<u64>) -> Vec<Expected> {
     let timeouts = t.timeouts.and(t.open);
     let mut all = vec![
         at_least(&["tx_packets_phy"], "packets sent", t.sent),
+        at_least(&["sent_pkts"], "packets sent", t.sent),
         exactly(&["np_cnp_sent"], "notifications sent", t.notified),
         exactly(&["cnpSent"], "notifications sent", t.notified),
         between(
@@ -201,6 +202,11 @@ fn expected(t: &Tallies, says: impl Fn(&str) -> Option<u64>) -> Vec<Expected> {
         ),
         at_least(
             &["out_of_buffer"],
+            "NAKs sent, receiver not ready",
+            t.not_ready,
+        ),
+        exactly(
+            &["send_rnr_err"],
             "NAKs sent, receiver not ready",
             t.not_ready,
         ),
@@ -227,6 +233,7 @@ fn expected(t: &Tallies, says: impl Fn(&str) -> Option<u64>) -> Vec<Expected> {
     );
     all.extend([
         at_least(&["rx_packets_phy"], "packets that came", t.received),
+        at_least(&["rcvd_pkts"], "packets that came", t.received),
         exactly(&["np_ecn_marked_roce_packets"], "marked packets", t.marked),
         exactly(&["RxECNMrkd"], "marked packets", t.marked),
         exactly(
@@ -267,6 +274,31 @@ fn expected(t: &Tallies, says: impl Fn(&str) -> Option<u64>) -> Vec<Expected> {
             "NAKs that came, sequence error",
             t.new_naks.count,
             t.naks,
+        ),
+        // Not those that acknowledge nothing new.
+        between(
+            &["rcvd_seq_err"],
+            "NAKs that came, sequence error",
+            0,
+            t.naks,
+        ),
+        exactly(
+            &["rcvd_rnr_err"],
+            "NAKs that came, receiver not ready",
+            t.unready,
+        ),
+        // One for all that come ahead of the same one.
+        between(
+            &["out_of_seq_request"],
+            "requests ahead of their turn",
+            t.early.count.min(1),
+            t.early,
+        ),
+        between(
+            &["completer_retry_err"],
+            "NAKs, answers ahead of one due, and timeouts",
+            t.timeouts.count,
+            timeouts.and(t.naks).and(t.ahead),
         ),
         between(
             &["implied_nak_seq_err"],

@@ -138,3 +138,29 @@ fn what_a_nic_took_is_not_known_when_it_discards() {
     let analysis = eventful().analysis_with(settings(counters));
     assert_eq!(analysis.findings, []);
 }
+
+#[test]
+fn soft_roce_has_counters_of_its_own() {
+    // What the capture allows.
+    for (nic, name, least, most) in [
+        (0, "sent_pkts", 11, None),
+        (0, "rcvd_seq_err", 0, Some(1)),
+        (0, "rcvd_rnr_err", 0, Some(0)),
+        (0, "completer_retry_err", 1, Some(3)),
+        (1, "rcvd_pkts", 10, None),
+        (1, "out_of_seq_request", 1, Some(2)),
+        (1, "send_rnr_err", 0, Some(0)),
+    ] {
+        let findings = |says: u64| {
+            let mut counters = right();
+            counters[nic].insert(name.to_owned(), says);
+            let analysis = eventful().analysis_with(settings(counters));
+            analysis.findings.len()
+        };
+        assert_eq!(findings(least), 0, "{name}");
+        assert_eq!(findings(most.unwrap_or(1000)), 0, "{name}");
+        for wrong in least.checked_sub(1).into_iter().chain(most.map(|n| n + 1)) {
+            assert_eq!(findings(wrong), 1, "{name} {wrong}");
+        }
+    }
+}

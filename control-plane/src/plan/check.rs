@@ -5,6 +5,7 @@
 //! on any other one is a mistake here and not a run that fails.
 
 use midwire_driver::MAX_CLAUSES;
+use midwire_endpoints::linux::RDMA_COUNTERS;
 use midwire_endpoints::rnic::Counters;
 use midwire_endpoints::{Cidr, Port, TapHost, route};
 use midwire_trace::Lane;
@@ -1174,21 +1175,28 @@ impl<'a> Checker<'a> {
 
     fn counter(&mut self, i: usize, expected: &CounterExpectation) {
         let n = i + 1;
-        if !matches!(self.plan.endpoints.a, Endpoint::Rnic(_)) {
-            self.mistake(
-                at!["expect", i],
-                format!(
-                    "expectation {n}: counters are those of model NICs, expected rnic endpoints"
-                ),
-            );
-        }
-        if !Counters::names().any(|name| name == expected.name) {
+        let endpoint = match expected.endpoint {
+            Port::A => &self.plan.endpoints.a,
+            Port::B => &self.plan.endpoints.b,
+        };
+        let names: Vec<_> = match endpoint {
+            Endpoint::Rnic(_) => Counters::names().collect(),
+            Endpoint::Linux(host) if host.rdma => RDMA_COUNTERS.to_vec(),
+            _ => {
+                let message = format!(
+                    "expectation {n}: counters are those of RDMA, expected rnic endpoints, or linux \
+                     ones with rdma"
+                );
+                return self.mistake(at!["expect", i], message);
+            }
+        };
+        if !names.contains(&expected.name.as_str()) {
             self.mistake(
                 at!["expect", i, "counter", "name"],
                 format!(
                     "expectation {n}: there is no counter {}, expected one of {}",
                     expected.name,
-                    Counters::names().collect::<Vec<_>>().join(", ")
+                    names.join(", ")
                 ),
             );
         }

@@ -36,6 +36,9 @@ pub struct LinuxEndpoint {
     /// Address of the interface; by default one derived from the plan's name and the port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
+    /// It has Soft-RoCE, as device `rxe0`. Default false.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub rdma: bool,
     /// How it knows the other host.
     #[serde(default)]
     pub neighbours: Neighbours,
@@ -180,6 +183,7 @@ impl LinuxEndpoint {
                 neighbour: (self.neighbours == Neighbours::Static).then(neighbour),
                 sysctls: self.sysctls.clone(),
                 congestion_control: self.congestion_control.clone(),
+                rdma: self.rdma,
             },
             drift_ppb: self.clock.drift_ppb,
             time_of_day: TIME_OF_DAY + self.clock.offset.as_nanos(),

@@ -395,7 +395,7 @@ pub struct CompletionExpectation {
     pub within: Duration,
 }
 
-/// A counter of a model NIC that has to be within bounds at the end.
+/// A counter of a model NIC or of Soft-RoCE that has to be within bounds at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CounterExpectation {

@@ -1208,6 +1208,12 @@ fn model_nics_are_checked() {
             "there is no counter packets",
         ),
         (
+            format!("{TAPS}expect: [counter: {{endpoint: a, name: sent_pkts, at_most: 1}}]\n"),
+            11,
+            10,
+            "or linux ones with rdma",
+        ),
+        (
             format!("{NICS}expect: [findings: {{rule: nak-missing}}]\n"),
             8,
             20,

@@ -17,6 +17,7 @@ mod sys;
 mod tasks;
 mod trace;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -87,6 +88,25 @@ pub struct Counters {
     pub overruns: u64,
 }
 
+/// What Soft-RoCE counts.
+pub const RDMA_COUNTERS: [&str; 15] = [
+    "sent_pkts",
+    "rcvd_pkts",
+    "duplicate_request",
+    "out_of_seq_request",
+    "rcvd_rnr_err",
+    "send_rnr_err",
+    "rcvd_seq_err",
+    "ack_deferred",
+    "retry_exceeded_err",
+    "retry_rnr_exceeded_err",
+    "completer_retry_err",
+    "send_err",
+    "link_downed",
+    "rdma_sends",
+    "rdma_recvs",
+];
+
 /// Two hosts and what they do.
 pub struct Pair {
     hosts: [Host; 2],
@@ -112,6 +132,9 @@ fn index(port: Port) -> usize {
         Port::B => 1,
     }
 }
+
+/// What lets time pass for programs that poll for RDMA, see hosts/poll.c.
+const SLOW_POLL: &str = "/usr/lib/midwire-poll.so";
 
 /// The directory of a host in that of the run, and the name of its kernel.
 fn name(port: Port) -> &'static str {
@@ -156,6 +179,10 @@ impl Pair {
         let [a, b] = addresses;
         let variables = [("MIDWIRE_A", a), ("MIDWIRE_B", b)];
         for (n, task) in tasks.iter().enumerate() {
+            let mut variables = variables.to_vec();
+            if configs[index(task.on)].network.rdma {
+                variables.push(("LD_PRELOAD", SLOW_POLL.to_owned()));
+            }
             let file = task_file(directory, n, task.on).with_extension("sh");
             fs::write(file, setup::command(&task.run, &variables))
                 .map_err(Error::host(task.on, "cannot write its commands"))?;
@@ -246,6 +273,20 @@ impl Pair {
             received: host.received,
             overruns: host.overruns,
         }
+    }
+
+    /// What Soft-RoCE of the host at `port` has counted in a run in this directory, by the names
+    /// that it gives.
+    pub fn rdma_counters(directory: &Path, port: Port) -> BTreeMap<String, u64> {
+        let text = fs::read_to_string(directory.join(name(port)).join("rdma-counters"));
+        let counter = |line: &str| {
+            let (name, value) = line.split_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        };
+        text.unwrap_or_default()
+            .lines()
+            .filter_map(counter)
+            .collect()
     }
 
     /// What became of each command of a run in this directory; nothing of those that did not

@@ -17,6 +17,8 @@ pub struct Network {
     pub sysctls: BTreeMap<String, Setting>,
     /// The default of every connection.
     pub congestion_control: Option<String>,
+    /// It has Soft-RoCE over its interface, as device `rxe0`.
+    pub rdma: bool,
 }
 
 /// No frame but those of the traffic.
@@ -55,6 +57,9 @@ impl Network {
             line(format!("ip address add {cidr} dev eth0"));
         }
         line("ip link set eth0 up".to_owned());
+        if self.rdma {
+            line("rdma link add rxe0 type rxe netdev eth0".to_owned());
+        }
         if let Some((mac, addresses)) = &self.neighbour {
             let reachable = |cidr: &&Cidr| {
                 let family = |own: &Cidr| own.address.is_ipv4() == cidr.address.is_ipv4();
@@ -119,6 +124,7 @@ mod tests {
             )]
             .into(),
             congestion_control: Some("reno".to_owned()),
+            rdma: true,
         };
         assert_eq!(
             network.script(),
@@ -127,6 +133,7 @@ mod tests {
              sysctl -qw 'net.ipv4.tcp_congestion_control=reno'\n\
              ip address add 10.77.0.1/24 dev eth0\n\
              ip link set eth0 up\n\
+             rdma link add rxe0 type rxe netdev eth0\n\
              ip neighbour replace 10.77.0.2 lladdr 02:00:00:00:00:0b dev eth0 nud permanent\n"
                 .to_owned()
                 + SET_TRACE

@@ -163,7 +163,7 @@ impl Tasks {
                             self.next(now, current + 1, orders);
                         }
                         Some(_) => {}
-                        None => self.settle(now),
+                        None => self.settle(now, orders),
                     }
                 }
             }
@@ -221,14 +221,17 @@ impl Tasks {
                 orders.push((now + REACTION, task.on, format!("stop {n}\n")));
             }
         }
-        self.settle(now);
+        self.settle(now, orders);
     }
 
-    /// Switches off after a silence when nothing runs any more.
-    fn settle(&mut self, now: Picoseconds) {
+    /// Switches off after a silence when nothing runs any more; the last thing that hosts do is to
+    /// write down what they have counted.
+    fn settle(&mut self, now: Picoseconds, orders: &mut Vec<Order>) {
         let runs = |(_, state): &(Task, State)| matches!(state, State::Runs(_));
         if !self.tasks.iter().any(runs) {
-            self.end = self.end.min(now + self.limits.quiet.max(REACTION));
+            self.end = self.end.min(now + self.limits.quiet.max(2 * REACTION));
+            let at = self.end - REACTION;
+            orders.extend([Port::A, Port::B].map(|on| (at, on, "counters\n".to_owned())));
         }
     }
 }
@@ -262,8 +265,12 @@ mod tests {
         let mut orders = Vec::new();
         tasks.hear(now, line, &mut orders).unwrap();
         let said = |(at, port, text): Order| {
-            let settled = if line == "up" { SETTLED } else { 0 };
-            assert_eq!(at, now + settled + REACTION);
+            let expected = match (text.trim_end(), line) {
+                ("counters", _) => tasks.end - REACTION,
+                (_, "up") => now + SETTLED + REACTION,
+                _ => now + REACTION,
+            };
+            assert_eq!(at, expected);
             format!("{port} {}", text.trim_end())
         };
         orders.into_iter().map(said).collect()
@@ -276,7 +283,8 @@ mod tests {
         assert_eq!(hear(&mut tasks, 2 * MS, "up"), ["b background 0"]);
         assert_eq!(hear(&mut tasks, 1005 * MS, "ready 0"), ["a run 1"]);
         assert_eq!(hear(&mut tasks, 1009 * MS, "end 1 0"), ["b stop 0"]);
-        assert!(hear(&mut tasks, 1010 * MS, "end 0 143").is_empty());
+        let last = hear(&mut tasks, 1010 * MS, "end 0 143");
+        assert_eq!(last, ["a counters", "b counters"]);
         assert_eq!(tasks.end, 1260 * MS);
         let done: Vec<_> = tasks.done().filter_map(|(_, done)| done).collect();
         assert_eq!(done[0].outcome, Outcome::Stopped);
@@ -292,7 +300,8 @@ mod tests {
         }
         assert!(hear(&mut tasks, 2 * MS, "end 1 0").is_empty());
         assert_eq!(tasks.end, SETTLED + 1001 * MS);
-        assert!(hear(&mut tasks, 3 * MS, "end 0 0").is_empty());
+        let last = hear(&mut tasks, 3 * MS, "end 0 0");
+        assert_eq!(last, ["a counters", "b counters"]);
         assert_eq!(tasks.end, 253 * MS);
         let done: Vec<_> = tasks.done().filter_map(|(_, done)| done).collect();
         assert_eq!(done[0].outcome, Outcome::Exited { status: 0 });
