@@ -3,10 +3,13 @@
 //!
 //! It says first whether the device under test passed and why, then shows each event asked
 //! against measured, how each retransmission came about, and a time–sequence picture of each
-//! connection: an overview, and a closer view around each event.
+//! connection: an overview, and a closer view around each event, with what the sender's kernel knew.
+
+mod inside;
 
 use std::fmt::Write as _;
 
+use midwire_trace::inside::Moment;
 use midwire_trace::units::Lane;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +53,8 @@ pub struct Picture<'a> {
     pub connection: &'a Connection,
     /// Its packets in order of arrival.
     pub packets: &'a [TcpPacket],
+    /// What the kernels at its ends said of it, in the order of time.
+    pub inside: &'a [Moment],
 }
 
 /// All that a report shows.
@@ -272,13 +277,14 @@ fn retransmissions(o: &mut String, pictures: &[Picture<'_>]) {
     o.push_str("</table></div>");
 }
 
-/// A window of the time–sequence plane.
+/// A window of a plane over time, such as the time–sequence plane.
 #[derive(Clone, Copy)]
 struct View {
     t0: u64,
     t1: u64,
     s0: u64,
     s1: u64,
+    height: f64,
 }
 
 const W: f64 = 1080.0;
@@ -296,7 +302,8 @@ impl View {
 
     fn y(&self, s: u64) -> f64 {
         let d = (self.s1 - self.s0).max(1) as f64;
-        H - BOTTOM - (s as f64 - self.s0 as f64) / d * (H - TOP - BOTTOM)
+        let floor = self.height - BOTTOM;
+        floor - (s as f64 - self.s0 as f64) / d * (floor - TOP)
     }
 
     fn holds(&self, t: u64) -> bool {
@@ -346,8 +353,12 @@ fn picture(o: &mut String, p: &Picture<'_>, start_ns: u64) {
              <span>by an event, with its number:</span><span><b style=\"color:var(--bad)\">✕</b> dropped</span><span><b style=\"color:var(--bad)\">□</b> corrupted</span>\
              <span><b style=\"color:var(--mark)\">◆</b> marked</span><span><b style=\"color:var(--mark)\">⋯●</b> delayed or reordered</span><span><b style=\"color:var(--mark)\">○</b> its copies</span></p>"
         );
-        draw(o, all, &drawn, &acks);
-        began(o, all, start_ns);
+        let show = |o: &mut String, v: View| {
+            draw(o, v, &drawn, &acks);
+            inside::draw(o, v, lane, p.inside);
+            began(o, v, start_ns);
+        };
+        show(o, all);
         let mut shown: Vec<View> = Vec::new();
         for d in drawn.iter().filter(|d| d.p.event.is_some()) {
             if shown.len() == VIEWS || shown.iter().any(|v| v.holds(d.p.time_ns)) {
@@ -355,8 +366,7 @@ fn picture(o: &mut String, p: &Picture<'_>, start_ns: u64) {
             }
             if let Some(v) = around(d, &drawn, all) {
                 let _ = write!(o, "<h3>Around event {}</h3>", d.p.event.unwrap_or_default());
-                draw(o, v, &drawn, &acks);
-                began(o, v, start_ns);
+                show(o, v);
                 shown.push(v);
             }
         }
@@ -421,6 +431,7 @@ fn extent(drawn: &[Drawn<'_>]) -> Option<View> {
         t1: t1.max(first.p.time_ns + 1),
         s0: 0,
         s1: drawn.iter().map(|d| d.end).max()?,
+        height: H,
     })
 }
 
@@ -437,7 +448,13 @@ fn around(d: &Drawn<'_>, drawn: &[Drawn<'_>], all: View) -> Option<View> {
     let (t0, t1) = (d.p.time_ns.saturating_sub(slack), last + slack);
     let near = drawn.iter().filter(|x| (t0..=t1).contains(&x.p.time_ns));
     let (s0, s1) = near.fold((d.start, d.end), |(a, b), x| (a.min(x.start), b.max(x.end)));
-    Some(View { t0, t1, s0, s1 })
+    Some(View {
+        t0,
+        t1,
+        s0,
+        s1,
+        height: H,
+    })
 }
 
 fn draw(o: &mut String, v: View, drawn: &[Drawn<'_>], acks: &[(u64, u64, &TcpPacket)]) {
@@ -445,7 +462,7 @@ fn draw(o: &mut String, v: View, drawn: &[Drawn<'_>], acks: &[(u64, u64, &TcpPac
         o,
         "<svg viewBox=\"0 0 {W} {H}\" role=\"img\" aria-label=\"time–sequence picture\">"
     );
-    axes(o, v);
+    axes(o, v, "bytes");
     let path = acknowledged(v, acks);
     let _ = write!(
         o,
@@ -594,11 +611,11 @@ fn mark(o: &mut String, v: View, p: &TcpPacket, x: f64, y: f64, title: &str) {
     o.push_str("</g>");
 }
 
-fn axes(o: &mut String, v: View) {
+fn axes(o: &mut String, v: View, unit: &str) {
+    let floor = v.height - BOTTOM;
     let _ = write!(
         o,
-        "<path d=\"M{LEFT} {TOP}V{0}H{1}\" fill=\"none\" stroke=\"var(--line)\"/>",
-        H - BOTTOM,
+        "<path d=\"M{LEFT} {TOP}V{floor}H{}\" fill=\"none\" stroke=\"var(--line)\"/>",
         W - RIGHT
     );
     for s in steps(v.s0, v.s1, 5) {
@@ -617,15 +634,15 @@ fn axes(o: &mut String, v: View) {
         let _ = write!(
             o,
             "<path d=\"M{x:.1} {}v4\" stroke=\"var(--line)\"/><text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            H - BOTTOM,
-            H - BOTTOM + 17.0,
+            floor,
+            floor + 17.0,
             span_short(t)
         );
     }
     // Above every tick: those are at TOP or below.
     let _ = write!(
         o,
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">bytes</text>",
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{unit}</text>",
         LEFT - 6.0,
         TOP - 14.0
     );

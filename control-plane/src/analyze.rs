@@ -14,7 +14,7 @@ use crate::report::{self, TcpView};
 use crate::run_file::{self, CaptureRecord, Findings, Integrity, Recorded, RunFile, files};
 use crate::twin::Twin;
 use crate::verdict::judge;
-use crate::{Error, compile, junit, roce};
+use crate::{Error, compile, inside, junit, roce};
 
 /// Does everything again that follows from `run.json` and the capture of a run's directory, and
 /// writes `run.json`, `junit.xml` and `report.html` anew.
@@ -27,7 +27,7 @@ pub fn analyze(directory: &Path) -> Result<RunFile, Error> {
 pub(crate) fn conclude(directory: &Path, recorded: Recorded) -> Result<RunFile, Error> {
     let capture = Capture::open(directory.join(files::CAPTURE));
     let tcp = match &capture {
-        Ok(capture) => TcpView::read(capture, &recorded),
+        Ok(capture) => TcpView::read(capture, &recorded, inside::read(directory)?),
         Err(_) => TcpView::default(),
     };
     let findings = findings(capture, &tcp, &recorded);

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the analysis of TCP says of a run, in the run's own terms, and the page for people.
 
+use std::collections::BTreeMap;
+
 use midwire_analysis::report::{self, Check, EventRow, Picture, Report};
 use midwire_analysis::roce;
 use midwire_analysis::tcp::{self, Retransmission, TcpPacket};
 use midwire_analysis::view;
 use midwire_trace::Capture;
+use midwire_trace::inside::Moment;
 
 use crate::compile::events_at;
 use crate::run_file::{Recorded, RunFile};
@@ -14,14 +17,23 @@ use crate::run_file::{Recorded, RunFile};
 #[derive(Debug, Default)]
 pub(crate) struct TcpView {
     connections: Vec<(tcp::Connection, Vec<TcpPacket>)>,
+    /// What the kernels of hosts noted of each.
+    inside: BTreeMap<u16, Vec<Moment>>,
     start_ns: u64,
 }
 
 impl TcpView {
-    pub fn read(capture: &Capture, recorded: &Recorded) -> TcpView {
+    pub fn read(capture: &Capture, recorded: &Recorded, moments: Vec<Moment>) -> TcpView {
+        let mut inside: BTreeMap<u16, Vec<Moment>> = BTreeMap::new();
+        for moment in moments {
+            if let Some(connection) = moment.connection {
+                inside.entry(connection).or_default().push(moment);
+            }
+        }
         let event = |record: &midwire_trace::Record| events_at(recorded, record).first().copied();
         let view = view::read(capture, event);
         TcpView {
+            inside,
             start_ns: view.start_ns,
             connections: view
                 .connections
@@ -118,6 +130,7 @@ pub(crate) fn html(run: &RunFile, tcp: &TcpView) -> String {
                 title: title(connection.connection),
                 connection,
                 packets,
+                inside: (tcp.inside.get(&connection.connection)).map_or(&[], Vec::as_slice),
             })
             .collect(),
         start_ns: tcp.start_ns,

@@ -3,6 +3,8 @@
 
 use super::*;
 use crate::tcp::analyze;
+use midwire_trace::inside::{CaState, Event};
+use midwire_trace::units::{Nanos, Port};
 
 const MS: u64 = 1_000_000;
 const MSS: u16 = 1_000;
@@ -64,6 +66,27 @@ fn packets() -> Vec<TcpPacket> {
     all
 }
 
+/// Host A's window grows with each segment, is halved, and its kernel recovers in between.
+fn moments() -> Vec<Moment> {
+    let at = |ms, event| Moment::new(Nanos(ms * MS), Port::A, event, 1);
+    let mut all: Vec<_> = (11..=30)
+        .map(|ms| Moment {
+            cwnd: Some(if ms < 20 { ms as u32 } else { 10 }),
+            ssthresh: Some(if ms < 20 { 0x7fff_ffff } else { 9 }),
+            srtt_us: Some(500),
+            ..at(ms, Event::Probe)
+        })
+        .collect();
+    for (ms, state) in [(20, CaState::Recovery), (25, CaState::Open)] {
+        all.push(Moment {
+            ca_state: Some(state),
+            ..at(ms, Event::CaState)
+        });
+    }
+    all.sort_by_key(|moment| moment.time_ns);
+    all
+}
+
 fn page(name: &str) -> String {
     let packets = packets();
     let connection = analyze(0, &packets);
@@ -92,6 +115,7 @@ fn page(name: &str) -> String {
             title: name.to_owned(),
             connection: &connection,
             packets: &packets,
+            inside: &moments(),
         }],
         start_ns: 9 * MS,
         plan: name.to_owned(),
@@ -163,6 +187,7 @@ fn acknowledgements_enter_a_view_where_they_were() {
         t1: 20 * MS,
         s0: 1_000,
         s1: 5_000,
+        height: H,
     };
     let line = acknowledged(view, &acks);
     let entry = format!("M{LEFT} {:.1}", view.y(2_000));
@@ -188,4 +213,44 @@ fn ticks_are_round_and_inside() {
     assert_eq!(steps(0, 100, 5), [0, 20, 40, 60, 80, 100]);
     assert_eq!(steps(990, 1_260, 5), [1_000, 1_100, 1_200]);
     assert_eq!(steps(7, 7, 5), [7]);
+}
+
+#[test]
+fn the_kernels_view_has_the_pictures_axis_of_time() {
+    let page = page("x");
+    let svgs: Vec<&str> = page.split("<svg").skip(1).collect();
+    let ticks = |svg: &str| -> Vec<String> {
+        let labels = svg.split("text-anchor=\"middle\"").skip(1);
+        let ticks = svg.split("v4\" stroke");
+        let places = ticks.filter_map(|t| Some(t.rsplit_once("<path d=\"M")?.1.split_once(' ')?.0));
+        labels
+            .zip(places)
+            .map(|(label, x)| format!("{x} {}", label.split('<').next().unwrap()))
+            .collect()
+    };
+    let (bytes, windows, round_trip) = (svgs[0], svgs[1], svgs[2]);
+    assert!(ticks(bytes).len() > 3);
+    assert_eq!(ticks(bytes), ticks(windows));
+    assert_eq!(ticks(bytes), ticks(round_trip));
+    // Recovery from 20 to 25 ms, of 11 to 40 ms.
+    let x = |ms: f64| LEFT + (ms - 11.0) / 29.0 * (W - LEFT - RIGHT);
+    let (from, width) = (x(20.0), x(25.0) - x(20.0));
+    let shade = format!("<rect x=\"{from:.1}\" y=\"28\" width=\"{width:.1}\"");
+    assert!(windows.contains(&shade), "{windows}");
+    // A threshold that is not there yet has no place on the axis.
+    assert!(!windows.contains("2000000000"));
+}
+
+#[test]
+fn without_a_kernels_view_there_is_no_picture_of_it() {
+    let packets = packets();
+    let mut page = String::new();
+    let picture = Picture {
+        title: String::new(),
+        connection: &analyze(0, &packets),
+        packets: &packets,
+        inside: &[],
+    };
+    super::picture(&mut page, &picture, 0);
+    assert!(page.contains("time–sequence picture") && !page.contains("cwnd"));
 }
