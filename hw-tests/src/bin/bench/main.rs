@@ -2,7 +2,7 @@
 //! `make bench`: measures, prints, and writes what it found to docs/bench.md and
 //! docs/line-rate.md.
 //!
-//! `bench SECTION...` measures only those of `line`, `speed`, `latency`, `tcp`, `ring`,
+//! `bench SECTION...` measures only those of `line`, `speed`, `latency`, `tcp`, `linux`, `ring`,
 //! `export`, `roce`, `fuzz`; without all of them docs/bench.md stays as it is.
 
 mod card;
@@ -10,6 +10,7 @@ mod driver;
 mod files;
 mod fuzz;
 mod hosts;
+mod kernels;
 mod line;
 mod report;
 mod roce;
@@ -22,8 +23,8 @@ use std::error::Error;
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 const WIDTHS: [(Width, &str); 2] = [(Width::W512, "512 bits"), (Width::W64, "64 bits")];
-const SECTIONS: [&str; 8] = [
-    "line", "speed", "latency", "tcp", "ring", "export", "roce", "fuzz",
+const SECTIONS: [&str; 9] = [
+    "line", "speed", "latency", "tcp", "linux", "ring", "export", "roce", "fuzz",
 ];
 
 fn main() -> Result<()> {
@@ -56,6 +57,9 @@ fn main() -> Result<()> {
             Ok(_) => hosts::through_two_hosts(&mut report)?,
             Err(e) => report.section("TCP between two hosts", &format!("Not measured: {e}")),
         }
+    }
+    if wanted("linux") {
+        kernels::linux_hosts(&mut report)?;
     }
     if wanted("ring") {
         driver::ring_to_disk(&mut report, hosts.is_ok())?;
