@@ -8,22 +8,26 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use midwire_control::lumina;
 use midwire_control::run_file::{RunFile, files};
+use midwire_trace::inside::Senders;
 use midwire_trace::{Capture, export};
 
 use crate::{Failure, say};
 
 /// Options of `midwire export`.
 #[derive(Args)]
-#[group(id = "format", required = true, multiple = true, args = ["pcapng", "csv", "lumina"])]
+#[group(id = "format", required = true, multiple = true, args = ["pcapng", "csv", "parquet", "lumina"])]
 pub struct Export {
     /// Directory of the run
     run: PathBuf,
     /// Write pcapng: an interface per port and tap, a comment on each packet that an event touched
     #[arg(long, value_name = "FILE")]
     pcapng: Option<PathBuf>,
-    /// Write CSV, a line a record
+    /// Write CSV, a line a record, with what the kernel of its sender knew when that was traced
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Write the same as Parquet
+    #[arg(long, value_name = "FILE")]
+    parquet: Option<PathBuf>,
     /// Write what Lumina's analyzers read: `lumina-analyzer -f DIR/config.yml`
     #[arg(long, value_name = "DIR")]
     lumina: Option<PathBuf>,
@@ -62,9 +66,16 @@ impl Export {
                 done.packets
             ))?;
         }
-        if let Some(path) = &self.csv {
+        let moments = midwire_control::inside::read(&self.run)?;
+        let senders = Senders::new(&moments);
+        for (path, is_csv) in [(&self.csv, true), (&self.parquet, false)] {
+            let Some(path) = path else { continue };
             let mut out = create(path)?;
-            let records = export::csv::write(&capture, &mut out).map_err(Failure::environment)?;
+            let records = match is_csv {
+                true => export::csv::write(&capture, &senders, &mut out),
+                false => export::parquet::write(&capture, &senders, &mut out),
+            };
+            let records = records.map_err(Failure::environment)?;
             finish(out, path)?;
             say(&format!("{}: {records} records", path.display()))?;
         }

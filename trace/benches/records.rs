@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use midwire_trace::export::{csv, pcapng};
 use midwire_trace::identity::Identifier;
+use midwire_trace::inside::Senders;
 use midwire_trace::{Accounting, Block, BlockBuilder, Capture, Nanos, Proto, Record};
 
 const RECORDS: u32 = 4_000_000;
@@ -95,6 +96,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     measure("pcapng", || {
         pcapng::write(&capture, out, &pcapng::About::default(), |_| None)
     })?;
-    measure("csv", || csv::write(&capture, io::sink()))?;
+    measure("csv", || {
+        csv::write(&capture, &Senders::default(), io::sink())
+    })?;
     Ok(())
 }

@@ -90,6 +90,9 @@ pub enum Error {
     /// A table could not be read or written.
     #[error(transparent)]
     Table(#[from] csv::Error),
+    /// A Parquet file could not be written.
+    #[error(transparent)]
+    Parquet(#[from] parquet::errors::ParquetError),
     /// An output could not be written.
     #[error("writing: {0}")]
     Write(#[from] std::io::Error),

@@ -3,6 +3,7 @@
 //!
 //! `inside.csv` has a line a [`Moment`], in the order of time; docs/formats.md names its columns.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -11,7 +12,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::units::{Nanos, Port, words};
+use crate::record::Record;
+use crate::units::{Kind, Lane, Nanos, Port, words};
 
 /// What a kernel said of a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +75,22 @@ impl Moment {
             ca_state: None,
             state: None,
             bytes: None,
+        }
+    }
+
+    /// The same, with what was said before of all that it does not say.
+    fn knowing(&self, before: &Self) -> Self {
+        Self {
+            cwnd: self.cwnd.or(before.cwnd),
+            ssthresh: self.ssthresh.or(before.ssthresh),
+            srtt_us: self.srtt_us.or(before.srtt_us),
+            snd_wnd: self.snd_wnd.or(before.snd_wnd),
+            rcv_wnd: self.rcv_wnd.or(before.rcv_wnd),
+            snd_una: self.snd_una.or(before.snd_una),
+            snd_nxt: self.snd_nxt.or(before.snd_nxt),
+            ca_state: self.ca_state.or(before.ca_state),
+            state: self.state.or(before.state),
+            ..self.clone()
         }
     }
 }
@@ -164,6 +182,42 @@ words!(
     Closing = "closing",
     NewSynReceived = "new-syn-received",
 );
+
+/// What the senders of packets know.
+#[derive(Clone, Debug, Default)]
+pub struct Senders(HashMap<(Port, u16), Vec<Moment>>);
+
+impl Senders {
+    /// From moments in the order of time.
+    pub fn new(moments: &[Moment]) -> Self {
+        let mut senders = Self::default();
+        for moment in moments {
+            if let Some(connection) = moment.connection {
+                let known = senders.0.entry((moment.host, connection)).or_default();
+                let now = match known.last() {
+                    Some(before) => moment.knowing(before),
+                    None => moment.clone(),
+                };
+                known.push(now);
+            }
+        }
+        senders
+    }
+
+    /// All that the kernel which sent a packet is known to have held of its connection when the
+    /// card noted the packet.
+    pub fn at(&self, record: &Record) -> Option<&Moment> {
+        let sender = match (record.kind, record.lane) {
+            // What the card made no kernel sent.
+            (Kind::Injected, _) => return None,
+            (_, Lane::AtoB) => Port::A,
+            (_, Lane::BtoA) => Port::B,
+        };
+        let known = self.0.get(&(sender, record.connection?))?;
+        let until = known.partition_point(|moment| moment.time_ns <= record.time);
+        known.get(until.checked_sub(1)?)
+    }
+}
 
 /// Writes moments as CSV.
 pub fn write(moments: &[Moment], out: impl Write) -> Result<()> {

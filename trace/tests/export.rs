@@ -5,11 +5,15 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ::parquet::file::reader::{FileReader as _, SerializedFileReader};
+use ::parquet::record::Field;
+use bytes::Bytes;
 use midwire_trace::build::{self, TcpSegment};
-use midwire_trace::export::csv;
 use midwire_trace::export::pcapng::{self, About};
+use midwire_trace::export::{csv, parquet};
+use midwire_trace::inside::{CaState, Event, Moment, Senders};
 use midwire_trace::packet::{Bth, Packet, opcode, tcp_flags};
-use midwire_trace::{Actions, BlockBuilder, Capture, Flags, Lane, Nanos, Proto, Record, Tap};
+use midwire_trace::{Actions, BlockBuilder, Capture, Flags, Lane, Nanos, Port, Proto, Record, Tap};
 use pcap_parser::traits::PcapReaderIterator;
 use pcap_parser::{Block, OptionCode, PcapBlockOwned, PcapError, PcapNGOption, PcapNGReader};
 
@@ -430,23 +434,83 @@ fn tshark_dissects_tcp_as_it_was_recorded() {
     assert_eq!(psn.unwrap().trim(), "7");
 }
 
+/// What both senders know: A's window grows, then it recovers.
+fn senders() -> Senders {
+    let at = |ns, host| Moment {
+        connection: Some(0),
+        ..Moment::new(Nanos(T0 + ns), host, Event::Probe, 1)
+    };
+    let mut moments = [
+        at(100, Port::B),
+        at(1_000, Port::A),
+        at(2_500, Port::A),
+        at(4_300, Port::A),
+        at(4_301, Port::A),
+    ];
+    for (moment, cwnd) in moments.iter_mut().zip([7, 10, 11, 0, 99]) {
+        moment.cwnd = (cwnd > 0).then_some(cwnd);
+    }
+    moments[1].srtt_us = Some(20);
+    moments[3].ca_state = Some(CaState::Recovery);
+    Senders::new(&moments)
+}
+
 #[test]
 fn csv_has_a_line_a_record() {
     let dir = tempfile::tempdir().unwrap();
     let capture = capture(dir.path(), Some(96));
     let mut out = Vec::new();
-    assert_eq!(csv::write(&capture, &mut out).unwrap(), 8);
+    let known = senders();
+    assert_eq!(csv::write(&capture, &known, &mut out).unwrap(), 8);
     let text = String::from_utf8(out).unwrap();
     let lines: Vec<_> = text.lines().collect();
-    assert_eq!(lines[0], csv::HEADER);
-    let columns = csv::HEADER.split(',').count();
+    assert_eq!(
+        lines[0],
+        "seq,time_ns,lane,tap,protocol,kind,flags,length,packet_id,connection,payload_len,f0,f1,f2,\
+         tcp_flags,iteration,slot,actions,snapshot_len,cwnd,ssthresh,srtt_us,snd_wnd,rcv_wnd,\
+         snd_una,snd_nxt,ca_state,state"
+    );
+    let columns = lines[0].split(',').count();
     assert!(lines.iter().all(|line| line.split(',').count() == columns));
     assert_eq!(
         lines[6],
-        "5,1700000000123461089,a-to-b,egress,tcp,data,snapshot,1054,13,0,1000,2000,5000,1000,24,1,3,ecn,96"
+        "5,1700000000123461089,a-to-b,egress,tcp,data,snapshot,1054,13,0,1000,2000,5000,1000,24,1,3,ecn,96,11,,20,,,,,recovery,"
     );
     assert_eq!(
         lines[8],
-        "7,1700000000123465789,a-to-b,ingress,roce,other,error+snapshot,122,16,,64,0,0,0,0,0,,-,96"
+        "7,1700000000123465789,a-to-b,ingress,roce,other,error+snapshot,122,16,,64,0,0,0,0,0,,-,96,,,,,,,,,"
     );
+    let window = |line: &str| line.split(',').nth(19).map(str::to_owned);
+    let windows: Vec<_> = lines[1..].iter().filter_map(|line| window(line)).collect();
+    assert_eq!(windows, ["", "7", "10", "11", "11", "11", "7", ""]);
+}
+
+#[test]
+fn parquet_has_the_rows_of_csv() {
+    let dir = tempfile::tempdir().unwrap();
+    let capture = capture(dir.path(), Some(96));
+    let (mut lines, mut file) = (Vec::new(), Vec::new());
+    csv::write(&capture, &senders(), &mut lines).unwrap();
+    assert_eq!(parquet::write(&capture, &senders(), &mut file).unwrap(), 8);
+    let lines = String::from_utf8(lines).unwrap();
+    let mut lines = lines.lines();
+    let reader = SerializedFileReader::new(Bytes::from(file)).unwrap();
+    let mut rows = reader.get_row_iter(None).unwrap().map(Result::unwrap);
+    let first = rows.next().unwrap();
+    let names: Vec<_> = first.get_column_iter().map(|(name, _)| &**name).collect();
+    assert_eq!(names.join(","), lines.next().unwrap());
+    for row in std::iter::once(first).chain(rows) {
+        let cell = |field: &Field| match field {
+            Field::Long(number) => number.to_string(),
+            Field::Str(text) => text.clone(),
+            Field::Null => String::new(),
+            other => panic!("{other}"),
+        };
+        let cells: Vec<_> = row
+            .get_column_iter()
+            .map(|(_, field)| cell(field))
+            .collect();
+        assert_eq!(cells.join(","), lines.next().unwrap());
+    }
+    assert_eq!(lines.next(), None);
 }
