@@ -28,7 +28,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::Providers;
 use crate::jobs::each;
-use crate::plan::{CompletionExpectation, CounterExpectation, Duration, Expectation, Plan};
+use crate::plan::{
+    CompletionExpectation, CounterExpectation, Duration, Expectation, FindingsExpectation, Plan,
+};
 use crate::{Error, explicit};
 pub use case::{Case, Hit, Space};
 pub use judge::{Judgement, Sign};
@@ -439,7 +441,11 @@ fn expectations(judgement: &Judgement) -> Vec<Expectation> {
             at_least: None,
             at_most: Some(0),
         })),
-        Sign::Rule(_) => None,
+        Sign::Rule(rule) => Some(Expectation::Findings(FindingsExpectation {
+            rule: Some(*rule),
+            at_least: None,
+            at_most: Some(0),
+        })),
     };
     judgement.signs.iter().filter_map(expectation).collect()
 }
