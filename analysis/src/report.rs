@@ -6,6 +6,8 @@
 //! connection: an overview, and a closer view around each event, with what the sender's kernel knew.
 
 mod inside;
+mod plane;
+mod sequence;
 
 use std::fmt::Write as _;
 
@@ -13,8 +15,11 @@ use midwire_trace::inside::Moment;
 use midwire_trace::units::Lane;
 use serde::{Deserialize, Serialize};
 
+use crate::roce::{self, RocePacket};
 use crate::tcp::{Connection, TcpPacket};
 use crate::text::{Align, Table, span};
+use plane::{View, span_short};
+use sequence::Sequence;
 
 /// A row of the table of events.
 #[derive(Clone, Debug)]
@@ -57,6 +62,17 @@ pub struct Picture<'a> {
     pub inside: &'a [Moment],
 }
 
+/// A RoCE connection with its packets.
+#[derive(Clone, Copy, Debug)]
+pub struct RocePicture<'a> {
+    /// What the analysis found.
+    pub connection: &'a roce::Connection,
+    /// Packets to its responder's queue pair in order of arrival.
+    pub to_responder: &'a [RocePacket],
+    /// Packets to its requester's queue pair in order of arrival.
+    pub to_requester: &'a [RocePacket],
+}
+
 /// All that a report shows.
 #[derive(Clone, Debug)]
 pub struct Report<'a> {
@@ -78,8 +94,12 @@ pub struct Report<'a> {
     pub integrity: Vec<Check>,
     /// What RDMA NICs did.
     pub tables: Vec<Table>,
-    /// The connections.
+    /// The TCP connections.
     pub pictures: Vec<Picture<'a>>,
+    /// RoCE connections to which something happened.
+    pub roce_pictures: Vec<RocePicture<'a>>,
+    /// How many more there are of these.
+    pub more_roce: usize,
     /// Card time of the first record, ns, from which the times of the run count.
     pub start_ns: u64,
     /// The plan as it was given.
@@ -121,6 +141,16 @@ pub fn html(r: &Report<'_>) -> String {
     retransmissions(&mut o, &r.pictures);
     for p in &r.pictures {
         picture(&mut o, p, r.start_ns);
+    }
+    for p in &r.roce_pictures {
+        roce_picture(&mut o, p, r.start_ns);
+    }
+    if r.more_roce > 0 {
+        let _ = write!(
+            o,
+            "<p class=\"soft\">and {} more connections of RoCE to which something happened</p>",
+            r.more_roce
+        );
     }
     checks(&mut o, "Is the capture complete?", "Proof", &r.integrity);
     o.push_str("<h2>The run</h2><table>");
@@ -277,48 +307,6 @@ fn retransmissions(o: &mut String, pictures: &[Picture<'_>]) {
     o.push_str("</table></div>");
 }
 
-/// A window of a plane over time, such as the time–sequence plane.
-#[derive(Clone, Copy)]
-struct View {
-    t0: u64,
-    t1: u64,
-    s0: u64,
-    s1: u64,
-    height: f64,
-}
-
-const W: f64 = 1080.0;
-const H: f64 = 380.0;
-const LEFT: f64 = 74.0;
-const RIGHT: f64 = 14.0;
-const TOP: f64 = 28.0;
-const BOTTOM: f64 = 34.0;
-
-impl View {
-    fn x(&self, t: u64) -> f64 {
-        let d = (self.t1 - self.t0).max(1) as f64;
-        LEFT + (t as f64 - self.t0 as f64) / d * (W - LEFT - RIGHT)
-    }
-
-    fn y(&self, s: u64) -> f64 {
-        let d = (self.s1 - self.s0).max(1) as f64;
-        let floor = self.height - BOTTOM;
-        floor - (s as f64 - self.s0 as f64) / d * (floor - TOP)
-    }
-
-    fn holds(&self, t: u64) -> bool {
-        (self.t0..=self.t1).contains(&t)
-    }
-}
-
-/// A segment with its relative place, ready to be drawn.
-struct Drawn<'a> {
-    p: &'a TcpPacket,
-    start: u64,
-    end: u64,
-    again: bool,
-}
-
 /// Closer views of one connection; more events than this are told of in the table alone.
 const VIEWS: usize = 8;
 
@@ -344,31 +332,68 @@ fn picture(o: &mut String, p: &Picture<'_>, start_ns: u64) {
     }
     o.push_str("</p>");
     for lane in [Lane::AtoB, Lane::BtoA] {
-        let (drawn, acks) = place(p.packets, lane);
-        let Some(all) = extent(&drawn) else { continue };
-        let _ = write!(
-            o,
-            "<h3>{lane}: bytes over time</h3><p class=\"key soft\"><span><i style=\"background:var(--data)\"></i>data</span>\
-             <span><i style=\"background:var(--ack)\"></i>acknowledged by the other end</span><span><i style=\"background:var(--again)\"></i>sent again</span>\
-             <span>by an event, with its number:</span><span><b style=\"color:var(--bad)\">✕</b> dropped</span><span><b style=\"color:var(--bad)\">□</b> corrupted</span>\
-             <span><b style=\"color:var(--mark)\">◆</b> marked</span><span><b style=\"color:var(--mark)\">⋯●</b> delayed or reordered</span><span><b style=\"color:var(--mark)\">○</b> its copies</span></p>"
-        );
-        let show = |o: &mut String, v: View| {
-            draw(o, v, &drawn, &acks);
+        let heading = format!("{lane}: bytes over time");
+        let sequence = Sequence::tcp(p.packets, lane);
+        views(o, &heading, &sequence, start_ns, |o, v| {
             inside::draw(o, v, lane, p.inside);
-            began(o, v, start_ns);
-        };
-        show(o, all);
-        let mut shown: Vec<View> = Vec::new();
-        for d in drawn.iter().filter(|d| d.p.event.is_some()) {
-            if shown.len() == VIEWS || shown.iter().any(|v| v.holds(d.p.time_ns)) {
-                continue;
-            }
-            if let Some(v) = around(d, &drawn, all) {
-                let _ = write!(o, "<h3>Around event {}</h3>", d.p.event.unwrap_or_default());
-                show(o, v);
-                shown.push(v);
-            }
+        });
+    }
+}
+
+fn roce_picture(o: &mut String, p: &RocePicture<'_>, start_ns: u64) {
+    let c = p.connection;
+    let _ = write!(
+        o,
+        "<h2>Connection {}: {} to {}</h2>",
+        c.number,
+        escape(&c.requester.to_string()),
+        escape(&c.responder.to_string())
+    );
+    for (heading, sequence) in [
+        ("Requests: PSNs over time", Sequence::requests(p)),
+        ("Responses to READs: PSNs over time", Sequence::responses(p)),
+    ] {
+        views(o, heading, &sequence, start_ns, |_, _| {});
+    }
+}
+
+/// A sequence as a whole, and more closely around events. `below` adds to each view.
+fn views(
+    o: &mut String,
+    heading: &str,
+    sequence: &Sequence<'_>,
+    start_ns: u64,
+    below: impl Fn(&mut String, View),
+) {
+    let Some(all) = sequence.extent() else {
+        return;
+    };
+    let _ = write!(
+        o,
+        "<h3>{heading}</h3><p class=\"key soft\"><span><i style=\"background:var(--data)\"></i>data</span>\
+         <span><i style=\"background:var(--ack)\"></i>acknowledged by the other end</span><span><i style=\"background:var(--again)\"></i>sent again</span>\
+         <span>by an event, with its number:</span><span><b style=\"color:var(--bad)\">✕</b> dropped</span><span><b style=\"color:var(--bad)\">□</b> corrupted</span>\
+         <span><b style=\"color:var(--mark)\">◆</b> marked</span><span><b style=\"color:var(--mark)\">⋯●</b> delayed or reordered</span><span><b style=\"color:var(--mark)\">○</b> its copies</span></p>"
+    );
+    let show = |o: &mut String, v: View| {
+        sequence.draw(o, v);
+        below(o, v);
+        began(o, v, start_ns);
+    };
+    show(o, all);
+    let mut shown: Vec<View> = Vec::new();
+    for d in sequence.data.iter().filter(|d| d.at.event.is_some()) {
+        if shown.len() == VIEWS || shown.iter().any(|v| v.holds(d.at.time_ns)) {
+            continue;
+        }
+        if let Some(v) = sequence.around(d, all) {
+            let _ = write!(
+                o,
+                "<h3>Around event {}</h3>",
+                d.at.event.unwrap_or_default()
+            );
+            show(o, v);
+            shown.push(v);
         }
     }
 }
@@ -377,303 +402,6 @@ fn picture(o: &mut String, p: &Picture<'_>, start_ns: u64) {
 fn began(o: &mut String, v: View, start_ns: u64) {
     let from = span_short(v.t0.saturating_sub(start_ns));
     let _ = write!(o, "<p class=\"soft\">Time from {from} of the run.</p>");
-}
-
-fn place(packets: &[TcpPacket], lane: Lane) -> (Vec<Drawn<'_>>, Vec<(u64, u64, &TcpPacket)>) {
-    let mut base = None;
-    let mut highest = 0u64;
-    let mut acked = 0u64;
-    let mut drawn = Vec::new();
-    let mut acks = Vec::new();
-    let relative = |base: u32, seq: u32, near: u64| {
-        let step = seq.wrapping_sub(base).wrapping_sub(near as u32) as i32;
-        near.checked_add_signed(i64::from(step))
-    };
-    for p in packets {
-        if p.lane == lane {
-            if p.flags & 0x02 != 0 {
-                base = Some(p.seq.wrapping_add(1));
-            }
-            if let Some(start) = base
-                .filter(|_| p.payload > 0)
-                .and_then(|b| relative(b, p.seq, highest))
-            {
-                let end = start + u64::from(p.payload);
-                drawn.push(Drawn {
-                    p,
-                    start,
-                    end,
-                    again: start < highest,
-                });
-                highest = highest.max(end);
-            }
-        } else if p.flags & 0x10 != 0
-            && let Some(ack) = base.and_then(|b| relative(b, p.ack, acked))
-            && ack <= highest + 1
-        {
-            acked = acked.max(ack);
-            acks.push((p.time_ns, ack, p));
-        }
-    }
-    (drawn, acks)
-}
-
-fn extent(drawn: &[Drawn<'_>]) -> Option<View> {
-    let (first, last) = (drawn.first()?, drawn.last()?);
-    let t1 = drawn
-        .iter()
-        .filter_map(|d| d.p.left_ns)
-        .max()
-        .unwrap_or(last.p.time_ns)
-        .max(last.p.time_ns);
-    Some(View {
-        t0: first.p.time_ns,
-        t1: t1.max(first.p.time_ns + 1),
-        s0: 0,
-        s1: drawn.iter().map(|d| d.end).max()?,
-        height: H,
-    })
-}
-
-/// From a little before the packet to a little after the last transmission of its first byte.
-fn around(d: &Drawn<'_>, drawn: &[Drawn<'_>], all: View) -> Option<View> {
-    let last = drawn
-        .iter()
-        .filter(|x| x.start <= d.start && d.start < x.end)
-        .map(|x| x.p.left_ns.unwrap_or(x.p.time_ns))
-        .max()?;
-    let slack = ((last - d.p.time_ns) / 4)
-        .max((all.t1 - all.t0) / 400)
-        .max(1000);
-    let (t0, t1) = (d.p.time_ns.saturating_sub(slack), last + slack);
-    let near = drawn.iter().filter(|x| (t0..=t1).contains(&x.p.time_ns));
-    let (s0, s1) = near.fold((d.start, d.end), |(a, b), x| (a.min(x.start), b.max(x.end)));
-    Some(View {
-        t0,
-        t1,
-        s0,
-        s1,
-        height: H,
-    })
-}
-
-fn draw(o: &mut String, v: View, drawn: &[Drawn<'_>], acks: &[(u64, u64, &TcpPacket)]) {
-    let _ = write!(
-        o,
-        "<svg viewBox=\"0 0 {W} {H}\" role=\"img\" aria-label=\"time–sequence picture\">"
-    );
-    axes(o, v, "bytes");
-    let path = acknowledged(v, acks);
-    let _ = write!(
-        o,
-        "<path d=\"{path}\" fill=\"none\" stroke=\"var(--ack)\" stroke-width=\"1.2\"/>"
-    );
-    // Plain data: one stroke a pixel column.
-    let mut columns: std::collections::BTreeMap<i64, (u64, u64)> =
-        std::collections::BTreeMap::new();
-    let visible = |d: &&Drawn<'_>| v.holds(d.p.time_ns) && d.end > v.s0 && d.start < v.s1;
-    for d in drawn
-        .iter()
-        .filter(visible)
-        .filter(|d| !d.again && d.p.event.is_none())
-    {
-        let e = columns
-            .entry((v.x(d.p.time_ns) * 2.0) as i64)
-            .or_insert((d.start, d.end));
-        *e = (e.0.min(d.start), e.1.max(d.end));
-    }
-    let mut path = String::new();
-    for (x, (s, e)) in columns {
-        let _ = write!(
-            path,
-            "M{:.1} {:.1}V{:.1}",
-            x as f64 / 2.0,
-            v.y(s),
-            v.y(e).min(v.y(s) - 1.0)
-        );
-    }
-    let _ = write!(
-        o,
-        "<path d=\"{path}\" stroke=\"var(--data)\" stroke-width=\"1.6\"/>"
-    );
-    for d in drawn
-        .iter()
-        .filter(visible)
-        .filter(|d| d.again || d.p.event.is_some())
-    {
-        special(o, v, d);
-    }
-    // Acknowledgements that events touched.
-    for (t, ack, p) in acks
-        .iter()
-        .filter(|(t, a, p)| p.event.is_some() && v.holds(*t) && *a >= v.s0 && *a <= v.s1)
-    {
-        let (x, y) = (v.x(*t), v.y(*ack));
-        let title = format!("packet {}: acknowledgement of byte {ack}", p.number);
-        mark(o, v, p, x, y, &title);
-    }
-    o.push_str("</svg>");
-}
-
-/// The line of acknowledgements that got past the card, as steps from the left edge to the right
-/// one. What lies outside of the view runs along its border.
-fn acknowledged(v: View, acks: &[(u64, u64, &TcpPacket)]) -> String {
-    let y = |ack: u64| v.y(ack.clamp(v.s0, v.s1));
-    let passed = || acks.iter().filter(|(.., p)| p.left_ns.is_some());
-    let mut path = String::new();
-    if let Some((_, ack, _)) = passed().take_while(|(t, ..)| *t < v.t0).last() {
-        let _ = write!(path, "M{LEFT} {:.1}", y(*ack));
-    }
-    // In a long capture at most two points a pixel column.
-    let mut column = i64::MIN;
-    for (t, ack, _) in passed().filter(|(t, ..)| v.holds(*t)) {
-        let x = v.x(*t);
-        if x as i64 != column || acks.len() < 2000 {
-            let _ = if path.is_empty() {
-                write!(path, "M{x:.1} {:.1}", y(*ack))
-            } else {
-                write!(path, "H{x:.1}V{:.1}", y(*ack))
-            };
-            column = x as i64;
-        }
-    }
-    if !path.is_empty() {
-        let _ = write!(path, "H{:.1}", W - RIGHT);
-    }
-    path
-}
-
-fn special(o: &mut String, v: View, d: &Drawn<'_>) {
-    let x = v.x(d.p.time_ns);
-    let (y0, y1) = (v.y(d.start), v.y(d.end).min(v.y(d.start) - 3.0));
-    let title = format!(
-        "packet {}: bytes {} to {}{}",
-        d.p.number,
-        d.start,
-        d.end,
-        if d.again { ", sent again" } else { "" }
-    );
-    let colour = if d.again { "--again" } else { "--data" };
-    let _ = write!(
-        o,
-        "<path d=\"M{x:.1} {y0:.1}V{y1:.1}\" stroke=\"var({colour})\" stroke-width=\"2.4\"><title>{}</title></path>",
-        escape(&title)
-    );
-    if d.p.event.is_some() {
-        mark(o, v, d.p, x, f64::midpoint(y0, y1), &title);
-    }
-}
-
-fn mark(o: &mut String, v: View, p: &TcpPacket, x: f64, y: f64, title: &str) {
-    let _ = write!(o, "<g><title>{}</title>", escape(title));
-    if p.left_ns.is_none() {
-        let _ = write!(
-            o,
-            "<path d=\"M{:.1} {:.1}l8 8m0 -8l-8 8\" stroke=\"var(--bad)\" stroke-width=\"2\"/>",
-            x - 4.0,
-            y - 4.0
-        );
-    } else if p.corrupted {
-        let _ = write!(
-            o,
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\" fill=\"none\" stroke=\"var(--bad)\" stroke-width=\"2\"/>",
-            x - 4.0,
-            y - 4.0
-        );
-    } else if p.delayed {
-        let to = v.x(p.left_ns.unwrap_or(p.time_ns).min(v.t1));
-        let _ = write!(
-            o,
-            "<path d=\"M{x:.1} {y:.1}H{to:.1}\" stroke=\"var(--mark)\" stroke-width=\"1.6\" stroke-dasharray=\"4 3\"/><circle cx=\"{to:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"var(--mark)\"/>"
-        );
-    } else if p.marked || p.copies_ns.is_empty() {
-        let _ = write!(
-            o,
-            "<path d=\"M{x:.1} {:.1}l5 5l-5 5l-5 -5z\" fill=\"var(--mark)\"/>",
-            y - 5.0
-        );
-    }
-    for &left in p.copies_ns.iter().filter(|left| v.holds(**left)) {
-        let _ = write!(
-            o,
-            "<circle cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3.5\" fill=\"none\" stroke=\"var(--mark)\" stroke-width=\"1.4\"/>",
-            v.x(left)
-        );
-    }
-    if let Some(n) = p.event {
-        let _ = write!(
-            o,
-            "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{n}</text>",
-            (x + 8.0).min(W - 20.0),
-            (y - 6.0).max(12.0)
-        );
-    }
-    o.push_str("</g>");
-}
-
-fn axes(o: &mut String, v: View, unit: &str) {
-    let floor = v.height - BOTTOM;
-    let _ = write!(
-        o,
-        "<path d=\"M{LEFT} {TOP}V{floor}H{}\" fill=\"none\" stroke=\"var(--line)\"/>",
-        W - RIGHT
-    );
-    for s in steps(v.s0, v.s1, 5) {
-        let y = v.y(s);
-        let _ = write!(
-            o,
-            "<path d=\"M{LEFT} {y:.1}H{}\" stroke=\"var(--line)\" stroke-width=\".5\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{s}</text>",
-            W - RIGHT,
-            LEFT - 6.0,
-            y + 4.0
-        );
-    }
-    let width = v.t1 - v.t0;
-    for t in steps(0, width, 8) {
-        let x = v.x(v.t0 + t);
-        let _ = write!(
-            o,
-            "<path d=\"M{x:.1} {}v4\" stroke=\"var(--line)\"/><text x=\"{x:.1}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-            floor,
-            floor + 17.0,
-            span_short(t)
-        );
-    }
-    // Above every tick: those are at TOP or below.
-    let _ = write!(
-        o,
-        "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{unit}</text>",
-        LEFT - 6.0,
-        TOP - 14.0
-    );
-}
-
-/// Round values between `from` and `to`, about `count` of them.
-fn steps(from: u64, to: u64, count: u64) -> Vec<u64> {
-    let raw = ((to - from) / count).max(1);
-    let power = 10u64.pow(raw.ilog10());
-    let step = [1, 2, 5, 10]
-        .into_iter()
-        .map(|m| m * power)
-        .find(|s| *s >= raw)
-        .unwrap_or(raw);
-    (from.div_ceil(step)..=to / step)
-        .map(|n| n * step)
-        .collect()
-}
-
-fn span_short(ns: u64) -> String {
-    let plain = |v: f64| {
-        let s = format!("{v:.3}");
-        s.trim_end_matches('0').trim_end_matches('.').to_owned()
-    };
-    match ns {
-        0 => "0".to_owned(),
-        1..=999 => format!("{ns} ns"),
-        1_000..=999_999 => format!("{} µs", plain(ns as f64 / 1e3)),
-        1_000_000..=999_999_999 => format!("{} ms", plain(ns as f64 / 1e6)),
-        _ => format!("{} s", plain(ns as f64 / 1e9)),
-    }
 }
 
 #[cfg(test)]

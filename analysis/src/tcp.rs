@@ -12,23 +12,13 @@ use std::collections::BTreeMap;
 use midwire_trace::units::Lane;
 use serde::{Deserialize, Serialize};
 
+use crate::view::Passage;
+
 /// One TCP packet of one connection, as the analysis needs it. Times are card time in ns.
 #[derive(Clone, Debug)]
 pub struct TcpPacket {
-    /// Number of the packet in the capture, from 1, for citing it.
-    pub number: u64,
-    /// Which way it went.
-    pub lane: Lane,
-    /// When its first beat came in.
-    pub time_ns: u64,
-    /// When its first beat left; `None` when it was dropped on the card.
-    pub left_ns: Option<u64>,
-    /// Broken by an event, so that the other end can't accept it.
-    pub corrupted: bool,
-    /// Held back by an event.
-    pub delayed: bool,
-    /// When the first beats of its copies left.
-    pub copies_ns: Vec<u64>,
+    /// How it passed the card.
+    pub at: Passage,
     /// Sequence number.
     pub seq: u32,
     /// Acknowledgement number, meaningful with the ACK flag.
@@ -41,24 +31,13 @@ pub struct TcpPacket {
     pub payload: u16,
     /// SACK blocks of its options, when the snapshot held them.
     pub sack: Vec<(u32, u32)>,
-    /// Congestion experienced was set when it left.
-    pub marked: bool,
-    /// Number of the plan's event that touched it.
-    pub event: Option<u32>,
-}
-
-impl TcpPacket {
-    /// The other end can't have accepted it: dropped or corrupted on the card.
-    pub fn lost(&self) -> bool {
-        self.corrupted || self.left_ns.is_none()
-    }
 }
 
 /// FIN, SYN, RST, ACK and ECE bits of the flags byte (RFC 9293, 3.1; RFC 3168, 6.1).
 const FIN: u8 = 0x01;
-const SYN: u8 = 0x02;
+pub(crate) const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
-const ACK: u8 = 0x10;
+pub(crate) const ACK: u8 = 0x10;
 
 /// Shortest retransmission timeout of the stacks in use (Linux: 200 ms; RFC 6298 asks for 1 s).
 const RTO_MIN_NS: u64 = 190_000_000;
@@ -230,7 +209,7 @@ impl Sender {
         let start = self.relative(p.seq, self.highest)?;
         let len = u64::from(p.payload);
         let end = start + len;
-        if p.lost() {
+        if p.at.lost() {
             out.lost += 1;
         }
         // RFC 9293, 3.8.4: a keep-alive repeats the byte before the first unacknowledged one.
@@ -257,17 +236,17 @@ impl Sender {
             end,
             segment,
             transmissions,
-            time: p.time_ns,
-            packet: p.number,
-            lost: p.lost(),
+            time: p.at.time_ns,
+            packet: p.at.number,
+            lost: p.at.lost(),
         };
         // Later parts of what this covers now have this transmission as their last one.
         let covered: Vec<u64> = self.sent.range(start..end).map(|(k, _)| *k).collect();
         for key in covered {
             if let Some(s) = self.sent.get_mut(&key) {
-                s.time = p.time_ns;
-                s.packet = p.number;
-                s.lost = p.lost();
+                s.time = p.at.time_ns;
+                s.packet = p.at.number;
+                s.lost = p.at.lost();
                 if key != start {
                     s.transmissions += 1;
                 }
@@ -280,7 +259,7 @@ impl Sender {
                 s.end = s.end.max(end)
             })
             .or_insert(this);
-        self.last_data_ns = p.time_ns;
+        self.last_data_ns = p.at.time_ns;
         let (before, (cause, duplicate_acks, reaction_ns)) = again?;
         match cause {
             Cause::Timeout => self.timeout_until = self.highest,
@@ -291,14 +270,14 @@ impl Sender {
         out.unneeded += u32::from(!before.lost);
         Some(Retransmission {
             connection: self.connection,
-            packet: p.number,
-            direction: p.lane,
+            packet: p.at.number,
+            direction: p.at.lane,
             segment,
             byte: start,
             bytes: p.payload,
             transmission: transmissions,
-            time_ns: p.time_ns,
-            after_ns: p.time_ns.saturating_sub(before.time),
+            time_ns: p.at.time_ns,
+            after_ns: p.at.time_ns.saturating_sub(before.time),
             previous: before.packet,
             previous_lost: before.lost,
             cause,
@@ -323,8 +302,8 @@ impl Sender {
         end: u64,
         before: &Sent,
     ) -> (Cause, u32, Option<u64>) {
-        let since = p.time_ns.saturating_sub(before.time);
-        let silent = p.time_ns.saturating_sub(self.last_data_ns);
+        let since = p.at.time_ns.saturating_sub(before.time);
+        let silent = p.at.time_ns.saturating_sub(self.last_data_ns);
         let duplicates: Vec<u64> = if start <= self.acked + u64::from(p.payload) {
             self.duplicates
                 .iter()
@@ -361,7 +340,7 @@ impl Sender {
         };
         let reaction = evidence
             .filter(|_| cause == Cause::Fast)
-            .map(|t| p.time_ns.saturating_sub(t));
+            .map(|t| p.at.time_ns.saturating_sub(t));
         (cause, count, reaction)
     }
 
@@ -424,15 +403,15 @@ pub fn analyze(connection: u16, packets: &[TcpPacket]) -> Connection {
     // What an end sends, and what of it gets past the card to the other end, in order of time.
     let mut steps: Vec<(u64, bool, &TcpPacket)> = Vec::with_capacity(2 * packets.len());
     for p in packets {
-        steps.push((p.time_ns, false, p));
-        if !p.lost() {
-            let times = p.left_ns.iter().chain(&p.copies_ns);
+        steps.push((p.at.time_ns, false, p));
+        if !p.at.lost() {
+            let times = p.at.left_ns.iter().chain(&p.at.copies_ns);
             steps.extend(times.map(|&at| (at, true, p)));
         }
     }
     steps.sort_by_key(|&(at, ..)| at);
     for (at, passed, p) in steps {
-        let (me, other) = match p.lane {
+        let (me, other) = match p.at.lane {
             Lane::AtoB => (0, 1),
             Lane::BtoA => (1, 0),
         };
@@ -454,17 +433,17 @@ pub fn analyze(connection: u16, packets: &[TcpPacket]) -> Connection {
                 directions[me].unneeded += u32::from(!s.lost);
                 retransmissions.push(Retransmission {
                     connection,
-                    packet: p.number,
-                    direction: p.lane,
+                    packet: p.at.number,
+                    direction: p.at.lane,
                     segment: 0,
                     byte: 0,
                     bytes: 0,
                     transmission: transmissions,
-                    time_ns: p.time_ns,
-                    after_ns: p.time_ns.saturating_sub(s.time),
+                    time_ns: p.at.time_ns,
+                    after_ns: p.at.time_ns.saturating_sub(s.time),
                     previous: s.packet,
                     previous_lost: s.lost,
-                    cause: if p.time_ns.saturating_sub(s.time) >= RTO_MIN_NS {
+                    cause: if p.at.time_ns.saturating_sub(s.time) >= RTO_MIN_NS {
                         Cause::Timeout
                     } else {
                         Cause::Unknown
@@ -479,11 +458,11 @@ pub fn analyze(connection: u16, packets: &[TcpPacket]) -> Connection {
                 end: 0,
                 segment: 0,
                 transmissions,
-                time: p.time_ns,
-                packet: p.number,
-                lost: p.lost(),
+                time: p.at.time_ns,
+                packet: p.at.number,
+                lost: p.at.lost(),
             });
-            first_syn.get_or_insert(p.time_ns);
+            first_syn.get_or_insert(p.at.time_ns);
         }
         if p.payload > 0
             && let Some(r) = senders[me].data(p, &mut directions[me])
@@ -494,10 +473,10 @@ pub fn analyze(connection: u16, packets: &[TcpPacket]) -> Connection {
             senders[me].fin = true;
         }
         if p.flags & RST != 0 {
-            reset.get_or_insert(p.number);
+            reset.get_or_insert(p.at.number);
         }
     }
-    let span = |f: fn(&[TcpPacket]) -> Option<&TcpPacket>| f(packets).map_or(0, |p| p.time_ns);
+    let span = |f: fn(&[TcpPacket]) -> Option<&TcpPacket>| f(packets).map_or(0, |p| p.at.time_ns);
     Connection {
         connection,
         handshake_ns,

@@ -10,7 +10,7 @@ use midwire_trace::{Accounting, Capture};
 use crate::expect::{self, Facts};
 use crate::measure::{self, TouchedPackets};
 use crate::plan::Event;
-use crate::report::{self, TcpView};
+use crate::report::{self, RoceView, TcpView};
 use crate::run_file::{self, CaptureRecord, Findings, Integrity, Recorded, RunFile, files};
 use crate::twin::Twin;
 use crate::verdict::judge;
@@ -30,7 +30,11 @@ pub(crate) fn conclude(directory: &Path, recorded: Recorded) -> Result<RunFile, 
         Ok(capture) => TcpView::read(capture, &recorded, inside::read(directory)?),
         Err(_) => TcpView::default(),
     };
-    let findings = findings(capture, &tcp, &recorded);
+    let findings = findings(&capture, &tcp, &recorded);
+    let roce = match (&capture, &findings.roce) {
+        (Ok(capture), Some(read)) => RoceView::read(capture, &recorded, &read.analysis),
+        _ => RoceView::default(),
+    };
     let verdict = judge(&recorded, &findings);
     let run = RunFile {
         version: run_file::VERSION,
@@ -42,7 +46,7 @@ pub(crate) fn conclude(directory: &Path, recorded: Recorded) -> Result<RunFile, 
     run.write(directory)?;
     for (name, text) in [
         (files::JUNIT, junit::xml(&run)),
-        (files::REPORT, report::html(&run, &tcp)),
+        (files::REPORT, report::html(&run, &tcp, &roce)),
     ] {
         let path = directory.join(name);
         fs::write(&path, text).map_err(Error::file("write", &path))?;
@@ -83,7 +87,7 @@ fn event(recorded: &Recorded, number: u32) -> Option<&Event> {
 }
 
 fn findings(
-    capture: midwire_trace::Result<Capture>,
+    capture: &midwire_trace::Result<Capture>,
     tcp: &TcpView,
     recorded: &Recorded,
 ) -> Findings {
@@ -92,7 +96,7 @@ fn findings(
         .as_ref()
         .ok()
         .and_then(|capture| roce::read(capture, recorded));
-    let (events, integrity) = match &capture {
+    let (events, integrity) = match capture {
         Ok(capture) => {
             let touched = TouchedPackets::read(capture);
             let account = Accounting::of(capture);

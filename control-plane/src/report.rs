@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the analysis of TCP says of a run, in the run's own terms, and the page for people.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
-use midwire_analysis::report::{self, Check, EventRow, Picture, Report};
-use midwire_analysis::roce;
+use midwire_analysis::report::{self, Check, EventRow, Picture, Report, RocePicture};
+use midwire_analysis::roce::{self, RocePacket};
 use midwire_analysis::tcp::{self, Retransmission, TcpPacket};
 use midwire_analysis::view;
 use midwire_trace::Capture;
@@ -31,12 +31,12 @@ impl TcpView {
             }
         }
         let event = |record: &midwire_trace::Record| events_at(recorded, record).first().copied();
-        let view = view::read(capture, event);
+        let view = view::tcp(capture, event);
         TcpView {
             inside,
             start_ns: view.start_ns,
             connections: view
-                .connections
+                .packets
                 .into_iter()
                 .map(|(number, packets)| (tcp::analyze(number, &packets), packets))
                 .collect(),
@@ -51,8 +51,57 @@ impl TcpView {
     }
 }
 
+/// The connections of RoCE that the report shows.
+#[derive(Debug, Default)]
+pub(crate) struct RoceView {
+    packets: BTreeMap<roce::Place, Vec<RocePacket>>,
+    /// How many more there are to which something happened.
+    more: usize,
+}
+
+impl RoceView {
+    /// Of all to which something happened, the first ones.
+    const SHOWN: usize = 8;
+
+    pub fn read(capture: &Capture, recorded: &Recorded, analysis: &roce::Analysis) -> Self {
+        let touched = roce::touched(capture);
+        let happened = |connection: &&roce::Connection| {
+            let mut places = places(connection);
+            connection.counts.again > 0 || places.any(|place| touched.contains(&place))
+        };
+        let all: Vec<_> = analysis.connections.iter().filter(happened).collect();
+        let shown: HashSet<_> = (all.iter().take(Self::SHOWN))
+            .flat_map(|connection| places(connection))
+            .collect();
+        let event = |record: &midwire_trace::Record| events_at(recorded, record).first().copied();
+        Self {
+            packets: roce::packets(capture, event, |place| shown.contains(place)).packets,
+            more: all.len().saturating_sub(Self::SHOWN),
+        }
+    }
+
+    fn picture<'a>(&'a self, connection: &'a roce::Connection) -> Option<RocePicture<'a>> {
+        let [to_responder, to_requester] =
+            [connection.responder, connection.requester].map(|end| {
+                let place = end.qp.map(|qp| (end.address, qp));
+                place.and_then(|place| self.packets.get(&place))
+            });
+        Some(RocePicture {
+            connection,
+            to_responder: to_responder?,
+            to_requester: to_requester.map_or(&[], Vec::as_slice),
+        })
+    }
+}
+
+/// Where packets of a connection go to.
+fn places(connection: &roce::Connection) -> impl Iterator<Item = roce::Place> {
+    let ends = [connection.responder, connection.requester].into_iter();
+    ends.filter_map(|end| Some((end.address, end.qp?)))
+}
+
 /// The page.
-pub(crate) fn html(run: &RunFile, tcp: &TcpView) -> String {
+pub(crate) fn html(run: &RunFile, tcp: &TcpView, seen: &RoceView) -> String {
     let (recorded, findings) = (&run.recorded, &run.findings);
     let plan = &recorded.plan.parsed;
     let mut facts = vec![
@@ -133,6 +182,11 @@ pub(crate) fn html(run: &RunFile, tcp: &TcpView) -> String {
                 inside: (tcp.inside.get(&connection.connection)).map_or(&[], Vec::as_slice),
             })
             .collect(),
+        roce_pictures: (findings.roce.iter())
+            .flat_map(|read| &read.analysis.connections)
+            .filter_map(|connection| seen.picture(connection))
+            .collect(),
+        more_roce: seen.more,
         start_ns: tcp.start_ns,
         plan: recorded.plan.text.clone(),
     })

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use midwire_trace::inside::{CaState, Moment};
 use midwire_trace::units::{Lane, Port};
 
-use super::{BOTTOM, RIGHT, TOP, View, W, axes};
+use super::plane::{BOTTOM, RIGHT, TOP, View, W, axes};
 
 const WINDOWS: f64 = 190.0;
 const ROUND_TRIP: f64 = 130.0;

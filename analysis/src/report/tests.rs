@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The page: well-formed, closed in itself, and safe against what names hold.
 
+use super::plane::{H, LEFT, RIGHT, W, steps};
 use super::*;
 use crate::tcp::analyze;
+use crate::view::Passage;
+use midwire_trace::Kind;
 use midwire_trace::inside::{CaState, Event};
 use midwire_trace::units::{Nanos, Port};
 
@@ -11,21 +14,13 @@ const MSS: u16 = 1_000;
 
 fn packet(number: u64, lane: Lane, time_ns: u64) -> TcpPacket {
     TcpPacket {
-        number,
-        lane,
-        time_ns,
-        left_ns: Some(time_ns),
-        corrupted: false,
-        delayed: false,
-        copies_ns: Vec::new(),
+        at: Passage::untouched(number, lane, time_ns),
         seq: 0,
         ack: 0,
         window: 500,
         flags: 0x10,
         payload: 0,
         sack: Vec::new(),
-        marked: false,
-        event: None,
     }
 }
 
@@ -44,9 +39,9 @@ fn packets() -> Vec<TcpPacket> {
             ..packet(u64::from(2 * n), Lane::AtoB, at)
         };
         match n {
-            3 => (data.left_ns, data.event) = (None, Some(1)),
-            4 => (data.marked, data.event) = (true, Some(2)),
-            5 => (data.corrupted, data.event) = (true, Some(3)),
+            3 => (data.at.left_ns, data.at.event) = (None, Some(1)),
+            4 => (data.at.marked, data.at.event) = (true, Some(2)),
+            5 => (data.at.corrupted, data.at.event) = (true, Some(3)),
             _ => {}
         }
         let mut ack = TcpPacket {
@@ -54,7 +49,7 @@ fn packets() -> Vec<TcpPacket> {
             ..packet(u64::from(2 * n + 1), Lane::BtoA, at + MS / 2)
         };
         if n == 2 {
-            (ack.left_ns, ack.delayed, ack.event) = (Some(at + 3 * MS), true, Some(4));
+            (ack.at.left_ns, ack.at.delayed, ack.at.event) = (Some(at + 3 * MS), true, Some(4));
         }
         all.extend([data, ack]);
     }
@@ -117,6 +112,8 @@ fn page(name: &str) -> String {
             packets: &packets,
             inside: &moments(),
         }],
+        roce_pictures: Vec::new(),
+        more_roce: 0,
         start_ns: 9 * MS,
         plan: name.to_owned(),
     })
@@ -181,7 +178,7 @@ fn the_page_tells_events_and_draws_them() {
 #[test]
 fn acknowledgements_enter_a_view_where_they_were() {
     let packets = packets();
-    let (_, acks) = place(&packets, Lane::AtoB);
+    let sequence = Sequence::tcp(&packets, Lane::AtoB);
     let view = View {
         t0: 15 * MS,
         t1: 20 * MS,
@@ -189,7 +186,7 @@ fn acknowledgements_enter_a_view_where_they_were() {
         s1: 5_000,
         height: H,
     };
-    let line = acknowledged(view, &acks);
+    let line = sequence.acknowledged(view);
     let entry = format!("M{LEFT} {:.1}", view.y(2_000));
     assert!(
         line.starts_with(&entry),
@@ -198,14 +195,18 @@ fn acknowledgements_enter_a_view_where_they_were() {
     assert!(line.ends_with(&format!("H{:.1}", W - RIGHT)), "{line}");
     // What is acknowledged below the view runs along its border.
     let above = View { s0: 3_000, ..view };
-    assert!(acknowledged(above, &acks).starts_with(&format!("M{LEFT} {:.1}", above.y(3_000))));
+    assert!(
+        sequence
+            .acknowledged(above)
+            .starts_with(&format!("M{LEFT} {:.1}", above.y(3_000)))
+    );
     // Before the first acknowledgement there is no line.
     let early = View {
         t0: 0,
         t1: 10 * MS,
         ..view
     };
-    assert_eq!(acknowledged(early, &acks), "");
+    assert_eq!(sequence.acknowledged(early), "");
 }
 
 #[test]
@@ -253,4 +254,87 @@ fn without_a_kernels_view_there_is_no_picture_of_it() {
     };
     super::picture(&mut page, &picture, 0);
     assert!(page.contains("time–sequence picture") && !page.contains("cwnd"));
+}
+
+/// A connection that WRITEs across the end of the numbers: the fourth packet is lost, asked for by
+/// a NAK, and all is sent again from there on; then a READ, of which a response is lost.
+#[test]
+fn psns_are_drawn_as_they_were_sent_and_asked_for() {
+    const FIRST: u32 = 0xff_fffd;
+    let mut lists = [Vec::new(), Vec::new()];
+    let mut number = 0;
+    let mut send = |to: usize, kind, psn: u32, event: Option<u32>| {
+        number += 1;
+        let lane = [Lane::AtoB, Lane::BtoA][to];
+        let mut at = Passage::untouched(number, lane, number * MS);
+        if event.is_some() {
+            (at.left_ns, at.event) = (None, event);
+        }
+        lists[to].push(RocePacket {
+            at,
+            kind,
+            response: to == 1,
+            psn: FIRST.wrapping_add(psn) & 0xff_ffff,
+            syndrome: if kind == Kind::Nak { 0x60 } else { 0 },
+        });
+    };
+    for psn in 0..6 {
+        send(0, Kind::Data, psn, (psn == 3).then_some(7));
+    }
+    send(1, Kind::Nak, 3, None);
+    for psn in 3..6 {
+        send(0, Kind::Data, psn, None);
+    }
+    send(1, Kind::Ack, 5, None);
+    send(0, Kind::ReadRequest, 6, None);
+    send(1, Kind::Data, 6, None);
+    send(1, Kind::Data, 7, Some(8));
+    send(1, Kind::Data, 8, None);
+    send(0, Kind::ReadRequest, 7, None);
+    send(1, Kind::Data, 7, None);
+    send(1, Kind::Data, 8, None);
+    let end = |last| roce::End {
+        address: [10, 0, 0, last].into(),
+        qp: Some(last.into()),
+    };
+    let connection = roce::Connection {
+        number: 0,
+        requester: end(1),
+        responder: end(2),
+        verbs: Default::default(),
+        first_psn: FIRST,
+        first_packet: 1,
+        migration_cleared: false,
+        first_answer: None,
+        mtu: None,
+        counts: Default::default(),
+        responder_round_trip_ns: None,
+        requester_round_trip_ns: None,
+        refusals: Vec::new(),
+    };
+    let picture = RocePicture {
+        connection: &connection,
+        to_responder: &lists[0],
+        to_requester: &lists[1],
+    };
+    let mut page = String::new();
+    roce_picture(&mut page, &picture, 0);
+    for (times, what) in [
+        // As a whole and around the event; what an event touched has its mark besides.
+        (4, "packet 4: PSN 3<"),
+        (2, "packet 7: NAK, PSN 3<"),
+        (2, "packet 8: PSN 3, sent again<"),
+        (4, "packet 14: PSN 7<"),
+        (2, "packet 16: READ, PSN 7<"),
+        (2, "packet 17: PSN 7, sent again<"),
+        // The first one asks for what was not sent yet.
+        (0, "packet 12:"),
+    ] {
+        assert_eq!(page.matches(what).count(), times, "{what}: {page}");
+    }
+    let requests = Sequence::requests(&picture);
+    let all = requests.extent().expect("there are some");
+    // All six are acknowledged by the last packet.
+    let acknowledged = format!("M{:.1} {:.1}", all.x(11 * MS), all.y(6));
+    assert!(requests.acknowledged(all).starts_with(&acknowledged));
 }

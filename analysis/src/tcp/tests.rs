@@ -32,21 +32,13 @@ impl Script {
     ) -> &mut TcpPacket {
         let number = self.packets.len() as u64 + 1;
         self.packets.push(TcpPacket {
-            number,
-            lane,
-            time_ns,
-            left_ns: Some(time_ns),
-            corrupted: false,
-            delayed: false,
-            copies_ns: Vec::new(),
+            at: Passage::untouched(number, lane, time_ns),
             seq,
             ack,
             window: 500,
             flags,
             payload,
             sack: Vec::new(),
-            marked: false,
-            event: None,
         });
         self.packets.last_mut().expect("just pushed")
     }
@@ -64,7 +56,7 @@ impl Script {
     }
 
     fn drop(&mut self, time_ns: u64, n: u32) {
-        self.data(time_ns, n).left_ns = None;
+        self.data(time_ns, n).at.left_ns = None;
     }
 
     /// Acknowledges everything below segment n.
@@ -91,7 +83,7 @@ fn copies_of_an_acknowledgement_count_when_they_leave() {
     s.data(11 * MS, 2);
     s.data(12 * MS, 3);
     let ack = s.ack(20 * MS, 2);
-    ack.copies_ns = vec![21 * MS, 22 * MS, 23 * MS];
+    ack.at.copies_ns = vec![21 * MS, 22 * MS, 23 * MS];
     s.data(24 * MS, 2);
     let found = s.run().retransmissions;
     assert_eq!(found.len(), 1);
@@ -240,7 +232,7 @@ fn window_updates_are_not_duplicates() {
 #[test]
 fn a_repeated_syn_is_a_retransmission_of_segment_0() {
     let mut s = Script::default();
-    s.push(0, Lane::AtoB, ISS, 0, SYN, 0).left_ns = None;
+    s.push(0, Lane::AtoB, ISS, 0, SYN, 0).at.left_ns = None;
     s.push(1000 * MS, Lane::AtoB, ISS, 0, SYN, 0);
     let c = s.run();
     assert_eq!(

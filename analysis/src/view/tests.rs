@@ -2,7 +2,7 @@
 //! Captures made record by record.
 
 use super::*;
-use midwire_trace::build::{Path, TcpSegment, tcp};
+use midwire_trace::build::{self, Path, TcpSegment};
 use midwire_trace::{BlockBuilder, Lane, Nanos};
 
 fn record(tap: Tap, packet_id: u32, ns: u64, actions: Actions) -> Record {
@@ -22,7 +22,7 @@ fn record(tap: Tap, packet_id: u32, ns: u64, actions: Actions) -> Record {
     }
 }
 
-fn view(records: &[(Record, &[u8])]) -> View {
+fn view(records: &[(Record, &[u8])]) -> View<u16, TcpPacket> {
     let mut block = BlockBuilder::new(4096, 128).expect("a block");
     for (record, snapshot) in records {
         assert!(block.push(*record, Some(snapshot)));
@@ -31,17 +31,17 @@ fn view(records: &[(Record, &[u8])]) -> View {
     let path = dir.path().join("capture.mwc");
     std::fs::write(&path, block.finish(true, Nanos(0))).expect("a file");
     let capture = Capture::open(&path).expect("a capture");
-    read(&capture, |record| Some(record.packet_id * 10))
+    tcp(&capture, |record| Some(record.packet_id * 10))
 }
 
 #[test]
 fn an_untouched_packet_left_as_it_came() {
     let view = view(&[(record(Tap::Ingress, 0, 500, Actions(0)), &[])]);
-    let packet = &view.connections[&2][0];
-    assert_eq!((packet.time_ns, packet.left_ns), (500, Some(500)));
+    let packet = &view.packets[&2][0];
+    assert_eq!((packet.at.time_ns, packet.at.left_ns), (500, Some(500)));
     assert_eq!((packet.seq, packet.ack, packet.window), (1_000, 77, 500));
-    assert_eq!((packet.payload, packet.event), (100, None));
-    assert!(!packet.lost());
+    assert_eq!((packet.payload, packet.at.event), (100, None));
+    assert!(!packet.at.lost());
     assert_eq!(view.start_ns, 500);
 }
 
@@ -58,16 +58,19 @@ fn what_became_of_a_touched_packet_is_in_its_second_record() {
         (egress(3, 4_100, Actions::ECN), &[]),
         (egress(1, 9_000, Actions::DELAY), &[]),
     ]);
-    let [dropped, delayed, corrupted, marked] = &*view.connections[&2] else {
+    let [dropped, delayed, corrupted, marked] = &*view.packets[&2] else {
         panic!("four packets came in: {view:?}");
     };
-    assert_eq!((dropped.left_ns, dropped.event), (None, Some(0)));
-    assert_eq!((delayed.left_ns, delayed.event), (Some(9_000), Some(10)));
-    assert!(delayed.delayed && !delayed.lost());
-    assert!(corrupted.corrupted && corrupted.lost());
-    assert!(marked.marked && !marked.lost());
+    assert_eq!((dropped.at.left_ns, dropped.at.event), (None, Some(0)));
+    assert_eq!(
+        (delayed.at.left_ns, delayed.at.event),
+        (Some(9_000), Some(10))
+    );
+    assert!(delayed.at.delayed && !delayed.at.lost());
+    assert!(corrupted.at.corrupted && corrupted.at.lost());
+    assert!(marked.at.marked && !marked.at.lost());
     // Records of both taps have numbers, by time: 1000, 2000, 3000, 3100, 4000 …
-    assert_eq!((corrupted.number, marked.number), (3, 5));
+    assert_eq!((corrupted.at.number, marked.at.number), (3, 5));
 }
 
 #[test]
@@ -79,9 +82,9 @@ fn copies_leave_after_the_packet_itself() {
         (record(Tap::Egress, 0, 6_000, Actions::DUPLICATE), &[]),
         (record(Tap::Egress, 0, 7_000, Actions::DUPLICATE), &[]),
     ]);
-    let packet = &view.connections[&2][0];
-    assert_eq!((packet.left_ns, packet.delayed), (Some(5_000), true));
-    assert_eq!(packet.copies_ns, [6_000, 7_000]);
+    let packet = &view.packets[&2][0];
+    assert_eq!((packet.at.left_ns, packet.at.delayed), (Some(5_000), true));
+    assert_eq!(packet.at.copies_ns, [6_000, 7_000]);
 }
 
 #[test]
@@ -90,9 +93,9 @@ fn an_event_that_the_card_did_not_carry_out_leaves_no_trace() {
         (record(Tap::Ingress, 0, 1_000, Actions::DELAY), &[]),
         (record(Tap::Egress, 0, 1_100, Actions(0)), &[]),
     ]);
-    let packet = &view.connections[&2][0];
-    assert_eq!(packet.left_ns, Some(1_100));
-    assert!(!packet.delayed);
+    let packet = &view.packets[&2][0];
+    assert_eq!(packet.at.left_ns, Some(1_100));
+    assert!(!packet.at.delayed);
 }
 
 #[test]
@@ -110,10 +113,10 @@ fn other_packets_are_counted_and_left_out() {
         ..record(Tap::Ingress, 0, 300, Actions(0))
     };
     let view = view(&[(unknown, &[]), (roce, &[]), (back, &[])]);
-    let [packet] = &*view.connections[&2] else {
+    let [packet] = &*view.packets[&2] else {
         panic!("one packet is of a TCP connection: {view:?}");
     };
-    assert_eq!((packet.number, packet.lane), (3, Lane::BtoA));
+    assert_eq!((packet.at.number, packet.at.lane), (3, Lane::BtoA));
     assert_eq!(view.start_ns, 100);
 }
 
@@ -130,7 +133,7 @@ fn selective_acknowledgements_come_from_the_snapshot() {
         window: 1_000,
         options,
     };
-    let frame = tcp(&Path::ipv4(40000, 5001), &segment, &[]);
+    let frame = build::tcp(&Path::ipv4(40000, 5001), &segment, &[]);
     let acknowledgement = Record {
         length: frame.len() as u16,
         ..record(Tap::Ingress, 0, 100, Actions(0))
@@ -138,6 +141,6 @@ fn selective_acknowledgements_come_from_the_snapshot() {
     let cut = &frame[..40];
     for (snapshot, found) in [(&*frame, vec![(5_000, 6_000)]), (cut, vec![])] {
         let view = view(&[(acknowledgement, snapshot)]);
-        assert_eq!(view.connections[&2][0].sack, found);
+        assert_eq!(view.packets[&2][0].sack, found);
     }
 }

@@ -2,15 +2,15 @@
 //! What a run says of the devices: how odd it is, and what counts as a finding. All of it from what
 //! was captured, counted and measured; what is wrong with a model NIC is not looked at.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-use midwire_analysis::roce::{Observed, Rule, Seen};
+use midwire_analysis::roce::{self, Rule};
 use midwire_endpoints::rnic::RdmaReport;
 use midwire_endpoints::{Port, rnic};
+use midwire_trace::Capture;
 use midwire_trace::units::line_bytes;
-use midwire_trace::{Capture, Lane, Tap};
 use serde::{Deserialize, Serialize};
 
 use super::case::Space;
@@ -97,12 +97,13 @@ pub(super) fn judge(space: &Space, run: &RunFile, directory: &Path) -> Result<Ju
         _ => return Err("there was no RDMA traffic".to_owned()),
     };
     let capture = Capture::open(directory.join(files::CAPTURE)).map_err(|e| e.to_string())?;
-    let touched = touched(&capture);
-    let [own, peer] = [asked.from, asked.to];
+    let touched = roce::touched(&capture);
     let is_innocent = |qp: &rnic::QpReport| {
-        ![(own, qp.qp), (peer, qp.peer_qp)]
-            .iter()
-            .any(|end| touched.contains(end))
+        let ends = [(&qp.source, qp.qp), (&qp.destination, qp.peer_qp)];
+        !ends.iter().any(|(address, qp)| {
+            let address = address.parse();
+            address.is_ok_and(|address| touched.contains(&(address, *qp)))
+        })
     };
     let innocent: Vec<u32> = (0..)
         .zip(&report.qps)
@@ -139,26 +140,6 @@ pub(super) fn judge(space: &Space, run: &RunFile, directory: &Path) -> Result<Ju
         innocent,
         allowed_ns: None,
     })
-}
-
-/// Queue pairs that an event touched packets to, by the port that they belong to.
-fn touched(capture: &Capture) -> HashSet<(Port, u32)> {
-    let mut touched = HashSet::new();
-    for (lane, port) in [(Lane::AtoB, Port::B), (Lane::BtoA, Port::A)] {
-        let mut entries = capture.entries_of(lane, Tap::Ingress);
-        while let Some(entry) = entries.next_entry() {
-            let record = &entry.record;
-            if record.actions.is_empty() {
-                continue;
-            }
-            let length = usize::from(record.length);
-            let time = midwire_trace::Nanos(record.time.0);
-            if let Some(seen) = Observed::read(0, time, Seen::Sent, entry.snapshot, length) {
-                touched.insert((port, seen.roce.bth.dest_qp));
-            }
-        }
-    }
-    touched
 }
 
 /// What any message takes at most when nothing is in its way but those of all queue pairs that may
