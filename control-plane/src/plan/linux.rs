@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use midwire_endpoints::linux::{Config, Image, Link, Network, Trace};
+use midwire_endpoints::linux::{Config, Image, Link, Network, Trace, is_own};
 use midwire_endpoints::{Cidr, Mac, Neighbours, Port, Setting, TapHost, one_or_several};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -244,6 +244,11 @@ impl LinuxEndpoint {
         names.dedup();
         if names.contains(&None) || names.len() != count {
             let message = "files: expected paths that end in different names".to_owned();
+            faults.push(("files", message));
+        }
+        let text = names.iter().filter_map(|name| name.as_ref()?.to_str());
+        for name in text.filter(|name| is_own(name)) {
+            let message = format!("files: {name} is a file of the run itself");
             faults.push(("files", message));
         }
         faults

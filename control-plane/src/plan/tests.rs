@@ -647,6 +647,18 @@ fn endpoint_and_card_mistakes_are_located() {
         44,
         "User-Mode Linux traces no functions",
     );
+    for name in ["12.stdout", "setup.sh", "trace", "network"] {
+        let host = format!("{{linux: {{address: 10.0.0.1/24, files: [client.12.sh, ./{name}]}}}}");
+        one_mistake(
+            &format!(
+                "{}traffic: [command: {{on: a, run: ls}}]\n",
+                with(&host, "{linux: {address: 10.0.0.2/24}}")
+            ),
+            4,
+            44,
+            &format!("files: {name} is a file of the run itself"),
+        );
+    }
     one_mistake(
         &with("{pcap: {in: x}}", "{card: {}}"),
         5,

@@ -19,6 +19,10 @@ use super::affinity::Core;
 use super::image::Image;
 
 pub(super) const CONSOLE: &str = "console.log";
+/// In a host's directory, as long as it runs.
+pub(super) const FILES: [&str; 5] = ["clock", "network", "orders", "linux", "initramfs"];
+/// Where the kernel keeps what is its own.
+pub(super) const UML: &str = "uml";
 /// Of the console, for an error.
 const LAST_LINES: usize = 15;
 
@@ -127,11 +131,11 @@ impl Machine {
     /// Ends it.
     pub fn end(&self) {
         self.child.end();
-        for name in ["clock", "network", "orders", "linux", "initramfs"] {
+        for name in FILES {
             // What stays behind only takes room.
             let _ = fs::remove_file(self.directory.join(name));
         }
-        let _ = fs::remove_dir_all(self.directory.join("uml"));
+        let _ = fs::remove_dir_all(self.directory.join(UML));
     }
 }
 

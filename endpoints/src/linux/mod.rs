@@ -123,6 +123,8 @@ pub struct Pair {
 
 /// The name of what a host runs at its end, as of a command.
 const LAST_WORDS: &str = "last";
+const SETUP: &str = "setup.sh";
+const COUNTERS: &str = "rdma-counters";
 
 const PORTS: [Port; 2] = [Port::A, Port::B];
 
@@ -147,6 +149,19 @@ fn name(port: Port) -> &'static str {
 /// The name of a command's files, without their ending.
 fn task_file(directory: &Path, n: usize, on: Port) -> PathBuf {
     directory.join(name(on)).join(n.to_string())
+}
+
+/// Whether a run makes a file of this name in a host's directory.
+pub fn is_own(name: &str) -> bool {
+    let of_command = |(stem, ending): (&str, &str)| {
+        let number = !stem.is_empty() && stem.bytes().all(|byte| byte.is_ascii_digit());
+        (number || stem == LAST_WORDS) && ["sh", "stdout", "stderr"].contains(&ending)
+    };
+    let others = [SETUP, COUNTERS, machine::CONSOLE, machine::UML];
+    name.split_once('.').is_some_and(of_command)
+        || others.contains(&name)
+        || machine::FILES.contains(&name)
+        || trace::FILES.contains(&name)
 }
 
 /// What the host at a port of a run in this directory has shown of itself at its end, and what is
@@ -278,7 +293,7 @@ impl Pair {
     /// What Soft-RoCE of the host at `port` has counted in a run in this directory, by the names
     /// that it gives.
     pub fn rdma_counters(directory: &Path, port: Port) -> BTreeMap<String, u64> {
-        let text = fs::read_to_string(directory.join(name(port)).join("rdma-counters"));
+        let text = fs::read_to_string(directory.join(name(port)).join(COUNTERS));
         let counter = |line: &str| {
             let (name, value) = line.split_once(' ')?;
             Some((name.to_owned(), value.parse().ok()?))
@@ -340,7 +355,7 @@ fn write_files(directory: &Path, config: &Config) -> std::io::Result<()> {
     }
     let settings = trace::settings(&config.trace, config.memory_mib);
     fs::write(directory.join(trace::SETTINGS), settings)?;
-    fs::write(directory.join("setup.sh"), config.network.script())
+    fs::write(directory.join(SETUP), config.network.script())
 }
 
 fn start(directory: &Path, port: Port, config: Config, core: &Core) -> Result<Host, Error> {

@@ -55,6 +55,7 @@ pub(super) const SETTINGS: &str = "trace";
 const FORMATS: &str = "trace.formats";
 const STATISTICS: &str = "trace.stats";
 const PAGES: &str = "trace.pages";
+pub(super) const FILES: [&str; 4] = [SETTINGS, FORMATS, STATISTICS, PAGES];
 
 /// Of a host's memory the buffer takes one part in so many.
 const PART: u32 = 8;
