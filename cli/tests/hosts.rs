@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use midwire_trace::inside::{self, CaState, Event};
-use midwire_trace::{Capture, Lane, Nanos, Port, Tap};
+use midwire_trace::{Capture, Lane, Nanos, Port, Record, Tap};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -219,34 +219,86 @@ fn tracing_changes_no_packet() {
     }
 }
 
-/// From each ping's way in at port A to the answer's way in at port B.
-fn half_trips(plan: &Plan, out: &str) -> Vec<Nanos> {
-    plan.capture(out, &[]);
-    let capture = Capture::open(plan.path(out).join("capture.mwc")).expect("capture");
-    let (mut entries, mut there, mut back) = (capture.entries(), Vec::new(), Vec::new());
+/// When three pings and their answers come in at the card.
+fn pings(options: &str, more: &str) -> [Vec<Record>; 2] {
+    let body = format!("traffic:\n  - command: {{on: a, run: ping -c 3 {more} $MIDWIRE_B}}\n");
+    let plan = Plan::new(options, &body);
+    plan.capture("run", &[]);
+    let capture = Capture::open(plan.path("run").join("capture.mwc")).expect("capture");
+    let (mut entries, mut ways) = (capture.entries(), [Vec::new(), Vec::new()]);
     while let Some(entry) = entries.next_entry() {
-        match (entry.record.tap, entry.record.lane) {
-            (Tap::Ingress, Lane::AtoB) => there.push(entry.record.time),
-            (Tap::Ingress, Lane::BtoA) => back.push(entry.record.time),
-            _ => {}
+        let way = usize::from(entry.record.lane == Lane::BtoA);
+        if entry.record.tap == Tap::Ingress {
+            ways[way].push(entry.record);
         }
     }
-    assert_eq!(there.len(), 3);
-    assert_eq!(back.len(), 3);
-    there.iter().zip(&back).map(|(t, b)| b.since(*t)).collect()
+    assert_eq!(ways.each_ref().map(Vec::len), [3, 3]);
+    ways
+}
+
+/// From each ping to its answer, in nanoseconds.
+fn half_trips(options: &str) -> Vec<u64> {
+    let [there, back] = pings(options, "-i 0.1");
+    let trip = |(there, back): (&Record, &Record)| back.time.since(there.time).0;
+    there.iter().zip(&back).map(trip).collect()
 }
 
 #[test]
 #[ignore = "needs make hosts"]
 fn delays_are_exact() {
-    let ping = "traffic:\n  - command: {on: a, run: ping -c 3 -i 0.1 $MIDWIRE_B}\n";
-    let short = half_trips(&Plan::new("delay: 5us", ping), "run");
-    let long = half_trips(&Plan::new("delay: 12us", ping), "run");
-    for (short, long) in short.iter().zip(&long) {
-        // To host B and back, but for where it falls between two clocks at either end.
-        let more = long.since(*short).0;
-        assert!(more.abs_diff(14_000) <= 8, "{more} ns, {short:?} {long:?}");
+    let short = half_trips("delay: 5us");
+    // To host B and back; and in host B, where the request waits.
+    for (longer, by) in [
+        ("delay: 12us", 14_000),
+        ("delay: 5us, coalescing: 50us", 50_000),
+    ] {
+        for (short, long) in short.iter().zip(half_trips(longer)) {
+            // But for where it falls between two clocks at either end.
+            assert!((long - short).abs_diff(by) <= 8, "{longer}: {long} {short}");
+        }
     }
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn clocks_drift_as_the_plan_says() {
+    let between = |options: &str| {
+        let [there, _] = pings(options, "-i 0.1");
+        there[2].time.since(there[1].time).0
+    };
+    let right = between("clock: {drift_ppb: 0}");
+    // A fast clock counts the pause between two pings sooner.
+    for drift_ppb in [-2_000_000_i64, 1_000_000] {
+        let drifting = between(&format!("clock: {{drift_ppb: {drift_ppb}}}"));
+        let expected = right as f64 / (1.0 + drift_ppb as f64 / 1e9);
+        let off = drifting.abs_diff(expected as u64);
+        assert!(off <= 1_000, "{drift_ppb}: {drifting} ns, not {expected}");
+    }
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn clocks_begin_where_the_plan_says() {
+    let date = |n| format!("traffic:\n  - command: {{on: a, run: date +%s >{n}}}\n");
+    let seconds = |offset: &str| -> u64 {
+        let plan = Plan::new(&format!("clock: {{offset: {offset}}}"), &date("time"));
+        plan.capture("run", &[]);
+        let text = fs::read_to_string(plan.path("run/host-a/time")).expect("a time");
+        text.trim().parse().expect("a number")
+    };
+    assert_eq!(seconds("7200s") - seconds("0s"), 7200);
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn frames_can_be_jumbo() {
+    let [there, back] = pings("mtu: 9000", "-i 0.1 -M do -s 8972");
+    for record in there.iter().chain(&back) {
+        assert_eq!(record.length, 14 + 9000);
+    }
+    let long = "traffic:\n  - command: {on: a, run: ping -c 1 -M do -s 8973 $MIDWIRE_B}\n\
+                expect:\n  - traffic: fails\n";
+    Plan::new("mtu: 9000", long).capture("run", &[]);
 }
 
 /// Runs commands that break a host; what midwire says.

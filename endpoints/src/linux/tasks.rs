@@ -47,8 +47,8 @@ const REACTION: Picoseconds = 100_000_000;
 /// How long a stopped command may take to end.
 const GRACE: Picoseconds = 1_000_000_000_000;
 /// The least age of a host at its first command: some programs take a clock below one second for
-/// one that was not set.
-const SETTLED: Picoseconds = 1_000_000_000_000;
+/// one that was not set, and it may be slow by a tenth.
+const SETTLED: Picoseconds = 1_200_000_000_000;
 /// How long hosts may take to start.
 const BOOT: Picoseconds = 60_000_000_000_000;
 
