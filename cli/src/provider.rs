@@ -13,8 +13,7 @@ use midwire_control::plan::CardTime;
 use midwire_driver::{Backend, Card, KernelVfio, VfioUser};
 use midwire_virtual_card::{Config, Pace, PortConfig, Time, VirtualCard, Width};
 
-use crate::linux::LinuxHost;
-use crate::nic::Nic;
+use crate::participant::Cabled;
 use crate::{Failure, print_json};
 
 /// Which card.
@@ -153,8 +152,8 @@ fn start(request: CardRequest) -> Result<Provided, String> {
 fn port(feed: PortFeed) -> PortConfig {
     match feed {
         PortFeed::Tap(fd) => PortConfig::TapFd(fd),
-        PortFeed::Rnic(plug) => PortConfig::Participant(Box::new(Nic::new(plug))),
-        PortFeed::Linux(plug) => PortConfig::Participant(Box::new(LinuxHost::new(plug))),
+        PortFeed::Rnic(plug) => PortConfig::Participant(Box::new(Cabled::new(plug))),
+        PortFeed::Linux(plug) => PortConfig::Participant(Box::new(Cabled::new(plug))),
         PortFeed::External
         | PortFeed::Pcap {
             input: None,

@@ -1,51 +1,109 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! A Linux host in virtual time as a participant of the virtual card's calendar.
+//! Model NICs and Linux hosts as participants of the virtual card's calendar.
 
-use midwire_endpoints::linux::Plug;
-use midwire_endpoints::rnic;
+use midwire_endpoints::rnic::Frame as Sent;
+use midwire_endpoints::{linux, rnic};
 use midwire_virtual_card::{Error, Frame, INPUT_START, Participant, Picoseconds, Result};
 
-/// A Linux host at the end of its cable.
-pub struct LinuxHost {
-    plug: Plug,
-    delay: Picoseconds,
-    sent: Vec<rnic::Frame>,
+/// What can be at the end of a cable in virtual time. Its traffic or its clock begins with the
+/// inputs of the card.
+pub trait Station: Send {
+    /// Begins at this time.
+    fn begin(&self, at: Picoseconds);
+    /// What the cable takes, one way.
+    fn delay(&self) -> Picoseconds;
+    /// When it acts next if nothing comes in.
+    fn next(&self) -> Option<Picoseconds>;
+    /// Runs to just before `to`; adds what it sends, by the time that its first bit leaves.
+    fn advance(&self, to: Picoseconds, sent: &mut Vec<Sent>) -> Result<()>;
+    /// Takes a frame, the last bit of which arrives at this time.
+    fn receive(&self, at: Picoseconds, frame: Sent);
 }
 
-impl LinuxHost {
-    /// Its clock begins with the inputs.
-    pub fn new(plug: Plug) -> Self {
-        plug.pair().begin(INPUT_START);
-        let delay = plug.pair().link(plug.port()).delay;
+impl Station for rnic::Plug {
+    fn begin(&self, at: Picoseconds) {
+        self.bed().start(at);
+    }
+
+    fn delay(&self) -> Picoseconds {
+        self.bed().nic(self.port()).config().link_delay
+    }
+
+    fn next(&self) -> Option<Picoseconds> {
+        self.bed().nic(self.port()).next()
+    }
+
+    fn advance(&self, to: Picoseconds, sent: &mut Vec<Sent>) -> Result<()> {
+        self.bed().advance(self.port(), to, sent);
+        Ok(())
+    }
+
+    fn receive(&self, at: Picoseconds, frame: Sent) {
+        self.bed().receive(self.port(), at, frame);
+    }
+}
+
+impl Station for linux::Plug {
+    fn begin(&self, at: Picoseconds) {
+        self.pair().begin(at);
+    }
+
+    fn delay(&self) -> Picoseconds {
+        self.pair().link(self.port()).delay
+    }
+
+    fn next(&self) -> Option<Picoseconds> {
+        self.pair().next(self.port())
+    }
+
+    fn advance(&self, to: Picoseconds, sent: &mut Vec<Sent>) -> Result<()> {
+        let advanced = self.pair().advance(self.port(), to, sent);
+        advanced.map_err(|e| Error::Participant(e.to_string()))
+    }
+
+    fn receive(&self, at: Picoseconds, frame: Sent) {
+        self.pair().receive(self.port(), at, frame);
+    }
+}
+
+/// A station and its cable.
+pub struct Cabled<S> {
+    station: S,
+    delay: Picoseconds,
+    sent: Vec<Sent>,
+}
+
+impl<S: Station> Cabled<S> {
+    /// Begins with the inputs.
+    pub fn new(station: S) -> Self {
+        station.begin(INPUT_START);
         Self {
-            plug,
-            delay,
+            delay: station.delay(),
+            station,
             sent: Vec::new(),
         }
     }
 }
 
-impl Participant for LinuxHost {
+impl<S: Station> Participant for Cabled<S> {
     fn next(&self) -> Option<Picoseconds> {
-        self.plug.pair().next(self.plug.port())
+        self.station.next()
     }
 
     fn advance(&mut self, to: Picoseconds, sent: &mut Vec<Frame>) -> Result<()> {
-        let port = self.plug.port();
-        let advanced = self.plug.pair().advance(port, to, &mut self.sent);
+        let advanced = self.station.advance(to, &mut self.sent);
         sent.extend(self.sent.drain(..).map(|frame| Frame {
             at: frame.at + self.delay,
             data: frame.data,
             bad: frame.bad,
         }));
-        advanced.map_err(|e| Error::Participant(e.to_string()))
+        advanced
     }
 
     fn receive(&mut self, frame: Frame, end: Picoseconds) -> Result<()> {
         let Frame { at, data, bad } = frame;
-        let frame = rnic::Frame { at, data, bad };
-        let port = self.plug.port();
-        self.plug.pair().receive(port, end + self.delay, frame);
+        let frame = Sent { at, data, bad };
+        self.station.receive(end + self.delay, frame);
         Ok(())
     }
 
@@ -58,7 +116,7 @@ impl Participant for LinuxHost {
 mod tests {
     use super::*;
     use midwire_endpoints::Port;
-    use midwire_endpoints::linux::{Config, Image, Kind, Limits, Link, Network, Pair, Task};
+    use midwire_endpoints::linux::{Config, Image, Kind, Limits, Link, Network, Pair, Plug, Task};
     use midwire_virtual_card::{Config as CardConfig, PortConfig, Time, VirtualCard};
     use std::path::Path;
     use std::sync::{Arc, Mutex};
@@ -66,7 +124,7 @@ mod tests {
 
     /// A host that claims a shorter cable, and what it has sent.
     struct Claims {
-        host: LinuxHost,
+        host: Cabled<Plug>,
         delay: Picoseconds,
         sent: Arc<Mutex<Vec<Frame>>>,
     }
@@ -147,7 +205,7 @@ mod tests {
         let mut logs = sent.iter();
         let ports = Plug::both(pair).map(|plug| {
             let claims = Claims {
-                host: LinuxHost::new(plug),
+                host: Cabled::new(plug),
                 delay: span,
                 sent: logs.next().expect("two logs").clone(),
             };
