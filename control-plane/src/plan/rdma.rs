@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Model NICs and the RDMA traffic between them, as a plan has them.
 
-use midwire_analysis::roce::Rule;
 use midwire_endpoints::rnic::{
     CnpScope, Config, Fault, Latency, MAX_MESSAGE, NotificationPoint, Operation, Profile,
     RdmaTransfer, ReactionPoint,
@@ -11,7 +10,7 @@ use midwire_trace::Psn;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Duration, Numbers, Size, one};
+use super::{Duration, Size, one};
 
 const PICOSECONDS: u64 = 1000;
 
@@ -363,50 +362,4 @@ impl RdmaTraffic {
         }
         faults
     }
-}
-
-/// How often the analysis of RoCE finds fault with the NICs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FindingsExpectation {
-    /// The rule that is not kept; any one by default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<Rule>,
-    /// Not less often.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_least: Option<u64>,
-    /// Not more often.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_most: Option<u64>,
-}
-
-/// Messages between model NICs that have to complete in time.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CompletionExpectation {
-    /// Entry of the traffic, from 1. Default 1.
-    #[serde(default = "one")]
-    #[schemars(range(min = 1))]
-    pub traffic: u32,
-    /// Queue pairs of the entry, from 0. Default all.
-    #[serde(default = "Numbers::all")]
-    pub queue_pairs: Numbers,
-    /// What each of their messages takes at most.
-    pub within: Duration,
-}
-
-/// A counter of a model NIC or of Soft-RoCE that has to be within bounds at the end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CounterExpectation {
-    /// Endpoint whose counter it is.
-    pub endpoint: Port,
-    /// Its name, such as packet_seq_err.
-    pub name: String,
-    /// Not less.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_least: Option<u64>,
-    /// Not more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_most: Option<u64>,
 }
