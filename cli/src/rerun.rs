@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `midwire rerun`.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
 use midwire_control::verdict::Outcome;
-use midwire_control::{Options, RunOutcome, rerun};
+use midwire_control::{Again, Options, RunOutcome, rerun};
 use midwire_endpoints::Port;
-use midwire_endpoints::linux::Trace;
+use midwire_endpoints::linux::{self, Trace};
 
 use crate::provider::{Place, Provider};
 use crate::run::{Shown, interrupt};
@@ -28,6 +29,31 @@ pub struct Rerun {
     /// What the kernels of Linux hosts note of themselves: tcp_probe, tcp_retransmit, sockets
     #[arg(long, value_name = "WHAT,…", value_delimiter = ',', value_parser = trace)]
     trace: Vec<Trace>,
+    /// Run the commands of standard input, a line each, on this host when it is stopped: a or b
+    #[arg(long, value_name = "HOST", requires = "until", value_parser = host)]
+    shell: Option<Port>,
+}
+
+fn host(text: &str) -> Result<Port, String> {
+    serde_json::from_value(text.into()).map_err(|_| "expected a or b".to_owned())
+}
+
+/// Shows what a host has said, and reads what it is to run next.
+fn shell(host: Port) -> linux::Shell {
+    Box::new(move |said| {
+        let mut out = std::io::stdout();
+        let mut line = String::new();
+        // Without anybody to read or to type there is nothing more to run.
+        write!(out, "{said}host {host}> ").ok()?;
+        out.flush().ok()?;
+        match std::io::stdin().read_line(&mut line).ok()? {
+            0 => {
+                writeln!(out).ok()?;
+                None
+            }
+            _ => Some(line),
+        }
+    })
 }
 
 fn trace(text: &str) -> Result<Trace, String> {
@@ -45,14 +71,17 @@ impl Rerun {
         let of = rerun::prepare(&self.run, &asked)?;
         let interrupt = interrupt()?;
         let until_ns = of.rerun.until_ns;
-        let shown = Shown::new();
+        let shown = Shown::unless(self.shell.is_some());
         let options = Options {
             plan_file: PathBuf::from(&of.run.recorded.plan.file),
             plan_text: of.run.recorded.plan.text.clone(),
             out: self.out,
             seed: of.run.recorded.seed,
             repeat: (1, 1),
-            rerun: Some(of.rerun),
+            rerun: Some(Again {
+                rerun: of.rerun,
+                shell: self.shell.map(|host| (host, shell(host))),
+            }),
             progress: &mut |progress| shown.show(progress),
             interrupt: &interrupt,
         };
@@ -70,7 +99,9 @@ impl Rerun {
         }
         say(&format!("Capture  {}", proof.text().trim_end()))?;
         if let Some(ns) = until_ns {
-            for port in [Port::A, Port::B] {
+            // Whoever had a shell has seen that host's.
+            let told = |port: &Port| Some(*port) != self.shell;
+            for port in [Port::A, Port::B].into_iter().filter(told) {
                 let state = rerun::state(&directory, port)?;
                 say(&format!("\nHost {port} at {ns} ns\n{}", state.trim_end()))?;
             }

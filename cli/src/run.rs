@@ -91,6 +91,14 @@ impl Shown {
         Self(bar())
     }
 
+    /// Nothing where others have the terminal.
+    pub fn unless(others: bool) -> Self {
+        match others {
+            true => Self(ProgressBar::hidden()),
+            false => Self::new(),
+        }
+    }
+
     pub fn show(&self, progress: &Progress) {
         match progress {
             Progress::Step(step) => self.0.set_message(*step),

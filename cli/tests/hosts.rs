@@ -5,6 +5,7 @@
 //! They need what `make hosts` makes; `make test-hosts` runs them.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -160,6 +161,44 @@ fn a_run_is_repeated_and_stopped_at_a_packet() {
 
     let (code, text) = rerun(&["--until", "1000000"]);
     assert_eq!(code, Some(2), "{text}");
+    assert_deserted(plan.0.path());
+}
+
+/// Time goes on for nothing but what takes time, and nobody answers any more.
+#[test]
+#[ignore = "needs make hosts"]
+fn commands_run_on_a_stopped_host() {
+    let plan = Plan::new("rate_mbps: 1000, delay: 5us", TCP);
+    plan.capture("run", &[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_midwire"));
+    let command = command.arg("rerun").arg(plan.path("run"));
+    let mut shell = (command.args(["--until", "300", "--shell", "a", "--out"]))
+        .arg(plan.path("asked"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("midwire starts");
+    let commands =
+        b"cat /proc/uptime\nss -tin | grep -o 'cwnd:[0-9]* ssthresh'\ncat /proc/uptime\n\
+        sleep 3\nss -tin | grep -o 'cwnd:[0-9]* ssthresh'\ncat /proc/uptime\n";
+    let mut stdin = shell.stdin.take().expect("its input");
+    stdin.write_all(commands).expect("commands written");
+    drop(stdin);
+    let output = shell.wait_with_output().expect("midwire ends");
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let answers: Vec<_> = text.split("host a> ").skip(1).collect();
+    let [before, window, after, _, later, end, ..] = answers[..] else {
+        panic!("{text}");
+    };
+    let seconds = |uptime: &str| -> f64 {
+        let first = uptime.split(' ').next().expect("a time");
+        first.parse().expect("seconds")
+    };
+    let alone = "cwnd:1 ssthresh\n";
+    assert_eq!(seconds(before), seconds(after));
+    assert!(seconds(end) >= seconds(before) + 3.0);
+    assert!(window != alone && later == alone, "{text}");
     assert_deserted(plan.0.path());
 }
 

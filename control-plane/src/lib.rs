@@ -46,4 +46,4 @@ pub use analyze::{analyze, comment};
 pub use compile::{Compiled, compile};
 pub use error::Error;
 pub use explicit::explicit;
-pub use run::{Options, Progress, RUNS, RunOutcome, run};
+pub use run::{Again, Options, Progress, RUNS, RunOutcome, run};

@@ -54,12 +54,20 @@ pub struct Options<'a> {
     /// Which of several runs, from 1, and of how many.
     pub repeat: (u32, u32),
     /// The run that it repeats.
-    pub rerun: Option<Rerun>,
+    pub rerun: Option<Again>,
     /// Hears how the run goes.
     pub progress: &'a mut dyn FnMut(&Progress),
     /// Set to break the run off; it ends in order, with what was captured kept. A run that lasts
     /// until then comes to its verdict.
     pub interrupt: &'a AtomicBool,
+}
+
+/// What is different in a run that repeats another one.
+pub struct Again {
+    /// The other run, and where this one ends.
+    pub rerun: Rerun,
+    /// What is to run on a Linux host at its end.
+    pub shell: Option<(endpoints::Port, linux::Shell)>,
 }
 
 /// How a run goes.
@@ -104,12 +112,13 @@ pub fn run(
             fs::File::open(&path).map_err(|source| Error::Input { path, source })?;
         }
     }
+    let (rerun, shell) = options.rerun.map(|a| (a.rerun, a.shell)).unzip();
     let directory = make_directory(plan, options.out.as_deref(), started)?;
     let mut recorded = Recorded {
         midwire: env!("CARGO_PKG_VERSION").to_owned(),
         seed: options.seed,
         repeat: options.repeat,
-        rerun: options.rerun,
+        rerun,
         inputs: Vec::new(),
         started: Utc(started).text(),
         ended: String::new(),
@@ -140,6 +149,7 @@ pub fn run(
         interrupt: options.interrupt,
         progress: options.progress,
         recorded: &mut recorded,
+        shell: shell.flatten(),
         lasted: false,
     };
     let result = stage.carry_out(provider);
@@ -223,6 +233,7 @@ struct Stage<'a> {
     interrupt: &'a AtomicBool,
     progress: &'a mut dyn FnMut(&Progress),
     recorded: &'a mut Recorded,
+    shell: Option<(endpoints::Port, linux::Shell)>,
     /// An interruption has ended a run that lasts until then.
     lasted: bool,
 }
@@ -347,7 +358,7 @@ impl Stage<'_> {
     }
 
     /// Makes hosts or NICs when the plan has them.
-    fn endpoints(&self) -> Step<Plugged> {
+    fn endpoints(&mut self) -> Step<Plugged> {
         Ok(match (&self.plan.endpoints.a, &self.plan.endpoints.b) {
             (Endpoint::Tap(a), Endpoint::Tap(b)) => {
                 let (hosts, [a, b]) = endpoints::Hosts::new(&self.plan.name, a, b).map_err(said)?;
@@ -368,7 +379,11 @@ impl Stage<'_> {
                 }
             }
             (Endpoint::Linux(a), Endpoint::Linux(b)) => {
-                let [a, b] = linux::Plug::both(self.linux([a, b])?);
+                let mut pair = self.linux([a, b])?;
+                if let Some((port, shell)) = self.shell.take() {
+                    pair.set_shell(port, shell);
+                }
+                let [a, b] = linux::Plug::both(pair);
                 Plugged {
                     hosts: None,
                     nics: None,

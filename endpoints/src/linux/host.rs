@@ -4,6 +4,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -24,9 +25,9 @@ const NETWORK_FEATURES: u64 = 1 << 3 | 1 << 5;
 const NETWORK_HEADER: usize = 12;
 const NUM_BUFFERS: usize = 10;
 
-/// How long a host may take for what it does at its end, and how often it is asked.
+/// How long a host may take for a script at its end, and how far it goes at a time.
 const LAST: Picoseconds = 10_000_000_000_000;
-const LAST_STEP: Picoseconds = 1_000_000_000;
+const LAST_STEP: Picoseconds = 10_000_000;
 
 /// How often a kernel that computes is looked at.
 const LOOK_MS: u16 = 100;
@@ -212,25 +213,39 @@ impl Host {
         self.run(end, sent).map_err(|error| self.broken(error))
     }
 
-    /// Runs a script of its directory after all else: nothing reaches it any more, and nothing
-    /// leaves it, so that what it does has no say in the run.
-    pub fn conclude(&mut self, at: Picoseconds, script: &str) -> Result<(), Error> {
+    /// Cuts its cable: nothing reaches it any more, and nothing leaves it.
+    pub fn cut_off(&mut self) {
         let completion = |action: &Action| matches!(action, Action::Sent(..));
         self.actions
             .retain(|Reverse((_, action))| completion(action));
+    }
+
+    /// Runs a script of a host that was cut off; what it has said, and the time that its
+    /// clock has not come to yet.
+    pub fn run_script(
+        &mut self,
+        at: Picoseconds,
+        name: &str,
+        script: &str,
+    ) -> Result<(String, Picoseconds), Error> {
+        let directory = self.machine.directory();
+        let [sh, out, err] =
+            ["sh", "stdout", "stderr"].map(|kind| directory.join(format!("{name}.{kind}")));
+        fs::write(sh, script).map_err(Error::host(self.port, "cannot write a script"))?;
         self.news.clear();
-        self.order(at, format!("run {script}\n"));
-        let (ended, mut lost) = (format!("end {script} "), Vec::new());
-        let mut now = at;
-        while !self.news.iter().any(|(_, line)| line.starts_with(&ended)) {
-            if now > at + LAST {
-                return Err(self.broken(format!("{script}.sh does not come to its end")));
-            }
-            now += LAST_STEP;
+        self.order(at, format!("run {name}\n"));
+        let (ended, mut lost, mut now) = (format!("end {name} "), Vec::new(), at);
+        while now <= at + LAST {
+            now = now.max(self.next()).saturating_add(LAST_STEP);
             self.advance(now, &mut lost)?;
             lost.clear();
+            if self.news.iter().any(|(_, line)| line.starts_with(&ended)) {
+                let said = [out, err].map(|file| fs::read(file).unwrap_or_default());
+                let said = String::from_utf8_lossy(&said.concat()).into_owned();
+                return Ok((said, now));
+            }
         }
-        Ok(())
+        Err(self.broken(format!("{name}.sh does not come to its end")))
     }
 
     /// What happened to it, with the end of its console.

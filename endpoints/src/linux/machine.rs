@@ -102,6 +102,11 @@ impl Machine {
         Ok((Self { directory, child }, sockets))
     }
 
+    /// Its directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// For another thread.
     pub fn stop(&self) -> Stop {
         self.child.clone()

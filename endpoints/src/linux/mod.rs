@@ -7,6 +7,7 @@
 //! else. `make hosts` makes kernel and initramfs.
 
 mod affinity;
+mod at_end;
 mod clock;
 mod device;
 mod host;
@@ -24,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub use at_end::Shell;
 pub use host::Link;
 pub use image::Image;
 pub use setup::Network;
@@ -34,6 +36,7 @@ use crate::rnic::{Frame, Picoseconds};
 use crate::traffic::CommandReport;
 use crate::{Error, Port};
 use affinity::Core;
+use at_end::AtEnd;
 use host::Host;
 use machine::{Boot, Machine, Stop};
 use tasks::{Done, Tasks};
@@ -65,16 +68,6 @@ pub struct Config {
     pub shows_state: bool,
     /// What its kernel notes of itself, see [`Pair::noted`].
     pub trace: Vec<Trace>,
-}
-
-impl Config {
-    /// What it runs at its end.
-    fn last_words(&self) -> Option<String> {
-        let state = self.shows_state.then(|| setup::STATE.to_owned());
-        let trace = (!self.trace.is_empty()).then(|| trace::script(&self.trace));
-        (state.is_some() || trace.is_some())
-            .then(|| state.unwrap_or_default() + &trace.unwrap_or_default())
-    }
 }
 
 /// What a host's network card has counted.
@@ -115,14 +108,10 @@ pub struct Pair {
     entered: bool,
     /// They have come to their end.
     over: [bool; 2],
-    /// They have something to say at their end.
-    last_words: [bool; 2],
-    traced: [bool; 2],
+    at_end: [AtEnd; 2],
     tasks: Tasks,
 }
 
-/// The name of what a host runs at its end, as of a command.
-const LAST_WORDS: &str = "last";
 const SETUP: &str = "setup.sh";
 const COUNTERS: &str = "rdma-counters";
 
@@ -155,7 +144,7 @@ fn task_file(directory: &Path, n: usize, on: Port) -> PathBuf {
 pub fn is_own(name: &str) -> bool {
     let of_command = |(stem, ending): (&str, &str)| {
         let number = !stem.is_empty() && stem.bytes().all(|byte| byte.is_ascii_digit());
-        (number || stem == LAST_WORDS) && ["sh", "stdout", "stderr"].contains(&ending)
+        (number || at_end::SCRIPTS.contains(&stem)) && ["sh", "stdout", "stderr"].contains(&ending)
     };
     let others = [SETUP, COUNTERS, machine::CONSOLE, machine::UML];
     name.split_once('.').is_some_and(of_command)
@@ -168,7 +157,7 @@ pub fn is_own(name: &str) -> bool {
 /// on its console.
 pub fn state(directory: &Path, port: Port) -> std::io::Result<String> {
     let directory = directory.join(name(port));
-    let shown = fs::read_to_string(directory.join(LAST_WORDS).with_extension("stdout"))?;
+    let shown = fs::read_to_string(directory.join(at_end::STATE).with_extension("stdout"))?;
     Ok(shown + &fs::read_to_string(directory.join(machine::CONSOLE))?)
 }
 
@@ -202,8 +191,7 @@ impl Pair {
             fs::write(file, setup::command(&task.run, &variables))
                 .map_err(Error::host(task.on, "cannot write its commands"))?;
         }
-        let last_words = configs.each_ref().map(|c| c.last_words().is_some());
-        let traced = configs.each_ref().map(|config| !config.trace.is_empty());
+        let at_end = configs.each_ref().map(AtEnd::of);
         let [a, b] = configs;
         let core = Core::take().map_err(Error::host(Port::A, "cannot choose a core"))?;
         let start = |port, config| start(&directory.join(name(port)), port, config, &core);
@@ -212,10 +200,14 @@ impl Pair {
             core,
             entered: false,
             over: [false; 2],
-            last_words,
-            traced,
+            at_end,
             tasks: Tasks::new(tasks, limits),
         })
+    }
+
+    /// Has the host at a port run what a shell asks for, at its end.
+    pub fn set_shell(&mut self, port: Port, shell: Shell) {
+        self.at_end[index(port)].shell = Some(shell);
     }
 
     /// Lets the hosts' clocks begin at this time.
@@ -259,8 +251,8 @@ impl Pair {
         if to >= self.tasks.end {
             self.over[index(port)] = true;
             let host = &mut self.hosts[index(port)];
-            if self.last_words[index(port)] && self.tasks.started() {
-                host.conclude(self.tasks.end, LAST_WORDS)?;
+            if self.tasks.started() {
+                self.at_end[index(port)].carry_out(host, self.tasks.end)?;
             }
             host.end();
         }
@@ -324,7 +316,7 @@ impl Pair {
     /// What the kernel of the host at `port` of a run in this directory has noted of itself; nothing
     /// when it was not to, or did not come to its end.
     pub fn noted(&self, directory: &Path, port: Port) -> Result<Option<Noted>, Error> {
-        if !self.traced[index(port)] || !self.over[index(port)] || !self.started() {
+        if self.at_end[index(port)].trace.is_none() || !self.over[index(port)] || !self.started() {
             return Ok(None);
         }
         let directory = directory.join(name(port));
@@ -349,9 +341,6 @@ fn write_files(directory: &Path, config: &Config) -> std::io::Result<()> {
             .file_name()
             .ok_or(std::io::ErrorKind::InvalidFilename)?;
         fs::copy(file, directory.join(name))?;
-    }
-    if let Some(script) = config.last_words() {
-        fs::write(directory.join(LAST_WORDS).with_extension("sh"), script)?;
     }
     let settings = trace::settings(&config.trace, config.memory_mib);
     fs::write(directory.join(trace::SETTINGS), settings)?;
