@@ -337,6 +337,11 @@ impl Layout {
 }
 
 impl Template {
+    /// Whether a card holds all of these; of the first one that it can't have, the number and why.
+    pub fn fit(templates: &[Self]) -> std::result::Result<(), (usize, String)> {
+        rows(templates).map(|_| ())
+    }
+
     fn check(&self) -> Checked<()> {
         let three = |name: &str, number: Option<u32>| match number {
             Some(number) if number >= 1 << 24 => Err(format!("{name} {number} is not below 2^24")),

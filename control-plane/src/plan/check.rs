@@ -4,7 +4,7 @@
 //! Where traffic is built in, the plan itself says which connections there will be, so an event
 //! on any other one is a mistake here and not a run that fails.
 
-use midwire_driver::MAX_CLAUSES;
+use midwire_driver::{MAX_CLAUSES, Template};
 use midwire_endpoints::linux::RDMA_COUNTERS;
 use midwire_endpoints::rnic::Counters;
 use midwire_endpoints::{Cidr, Port, TapHost, route};
@@ -662,13 +662,22 @@ impl<'a> Checker<'a> {
         if !self.mistakes.is_empty() || !self.plan.events.iter().any(injects) {
             return;
         }
-        let count = compile(self.plan, 0).program.templates.len();
+        let templates = compile(self.plan, 0).program.templates;
+        let count = templates.len();
         if count > MAX_TEMPLATES {
             self.mistake(
                 at!["events"],
                 format!(
                     "the events inject {count} different frames: expected at most {MAX_TEMPLATES}, \
                      which is all that the card holds"
+                ),
+            );
+        } else if let Err((frame, reason)) = Template::fit(&templates) {
+            self.mistake(
+                at!["events"],
+                format!(
+                    "the events inject {count} different frames, number {}: {reason}",
+                    frame + 1
                 ),
             );
         }
@@ -919,6 +928,12 @@ impl<'a> Checker<'a> {
     /// Whether the packets have the fields and checksums that are to change.
     fn edited_transport(&mut self, i: usize, event: &Event) {
         let n = i + 1;
+        if event.action.broken.ip && self.speaks_ipv6() {
+            self.mistake(
+                at!["events", i, "action", "break"],
+                format!("event {n} can't be carried out: an IPv6 header has no checksum, and both endpoints have IPv6 addresses only"),
+            );
+        }
         let others = [
             (Transport::Tcp, Transport::Roce),
             (Transport::Roce, Transport::Tcp),
@@ -970,6 +985,21 @@ impl<'a> Checker<'a> {
                 format!("event {n} can't be carried out: TCP has no ICRC, and {has}"),
             );
         }
+    }
+
+    /// Both endpoints are known to have IPv6 addresses only.
+    fn speaks_ipv6(&self) -> bool {
+        [&self.plan.endpoints.a, &self.plan.endpoints.b]
+            .iter()
+            .all(|endpoint| {
+                let addresses = match endpoint {
+                    Endpoint::Tap(host) => &host.address,
+                    Endpoint::Linux(host) => &host.address,
+                    Endpoint::Rnic(nic) => &nic.address,
+                    _ => return false,
+                };
+                addresses.iter().all(|cidr| cidr.address.is_ipv6())
+            })
     }
 
     /// Whether built-in traffic can bring the packet at all.

@@ -501,6 +501,26 @@ fn frames_that_cannot_be_made_are_located() {
         3,
         "65 different frames: expected at most 64",
     );
+    let long: String = (0..20)
+        .map(|n| format!("  - {{direction: a-to-b, packet: {}, action: {{inject: {{frame: \"{n:02x}{}\"}}}}}}\n", n + 1, "00".repeat(1513)))
+        .collect();
+    one_mistake(
+        &format!("{TAPS}events:\n{long}"),
+        12,
+        3,
+        "20 different frames, number 17: needs more bytes than the 384 rows",
+    );
+    let six = TAPS
+        .replace("10.77.0.1/24", "fd00::1/64")
+        .replace("10.77.0.2/24", "fd00::2/64");
+    let broken = "events:\n  - {direction: a-to-b, packet: 1, action: {break: ip}}\n";
+    Plan::parse("p.yaml", &format!("{TAPS}{broken}")).expect("IPv4 has one");
+    one_mistake(
+        &format!("{six}{broken}"),
+        12,
+        52,
+        "an IPv6 header has no checksum",
+    );
 }
 
 #[test]
