@@ -519,6 +519,10 @@ impl Analyzer {
         };
         findings.append(&mut latency::findings(&recoveries, timeout));
         recoveries.sort_by_key(Recovery::first_packet);
+        // The first and the last can be the same.
+        for finding in &mut findings {
+            finding.packets.dedup();
+        }
         findings.sort_by_key(|finding| finding.packets.last().copied());
         Analysis {
             packets: self.packets,
