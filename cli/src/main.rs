@@ -41,6 +41,12 @@ enum Command {
     Run(run::Run),
     /// Repeat a run in virtual time, and prove that it is the same to the last bit
     Rerun(rerun::Rerun),
+    /// Say whether two runs are the same, and if not, where and how they part
+    Diff {
+        /// Directories of the runs
+        #[arg(num_args = 2, value_names = ["RUN", "OTHER"])]
+        runs: Vec<PathBuf>,
+    },
     /// Search for plans that show something wrong with NICs
     Fuzz(fuzz::Fuzz),
     /// Check plans without running them
@@ -120,6 +126,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(run) => run.carry_out(),
         Command::Rerun(rerun) => rerun.carry_out(),
+        Command::Diff { runs } => rerun::diff(&runs),
         Command::Fuzz(fuzz) => fuzz.carry_out(),
         Command::Validate { plans } => validate(&plans),
         Command::Schema { target: false } => print_json(&plan::schema()).map(|()| 0),

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
+use midwire_control::run_file::RunFile;
 use midwire_control::verdict::Outcome;
 use midwire_control::{Again, Options, RunOutcome, rerun};
 use midwire_endpoints::Port;
@@ -61,6 +62,29 @@ fn trace(text: &str) -> Result<Trace, String> {
         .map_err(|_| "expected tcp_probe, tcp_retransmit or sockets".to_owned())
 }
 
+/// Compares two runs; the exit code.
+pub fn diff(runs: &[PathBuf]) -> Result<u8, Failure> {
+    let [a, b] = runs else {
+        return Err(Failure::environment("two runs are compared"));
+    };
+    let directories = [a.as_path(), b.as_path()];
+    let [first, second] = directories.map(RunFile::read);
+    let proof = rerun::prove(&first?, &second?, directories, None)?;
+    say(&format!("Captures {}", proof.text().trim_end()))?;
+    if !proof.holds() {
+        let parting = rerun::parting(directories)?;
+        say(&format!("\nPackets  {}", parting.text().trim_end()))?;
+    }
+    Ok(exit_code(&proof))
+}
+
+fn exit_code(proof: &rerun::Proof) -> u8 {
+    match proof.holds() {
+        true => Outcome::Pass.exit_code(),
+        false => Outcome::ExpectationFailed.exit_code(),
+    }
+}
+
 impl Rerun {
     /// Runs it again; the exit code.
     pub fn carry_out(self) -> Result<u8, Failure> {
@@ -106,9 +130,6 @@ impl Rerun {
                 say(&format!("\nHost {port} at {ns} ns\n{}", state.trim_end()))?;
             }
         }
-        Ok(match proof.holds() {
-            true => Outcome::Pass.exit_code(),
-            false => Outcome::ExpectationFailed.exit_code(),
-        })
+        Ok(exit_code(&proof))
     }
 }

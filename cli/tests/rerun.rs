@@ -95,6 +95,24 @@ fn the_first_packet_that_differs_is_named() {
     assert!(text.contains("NOT the same from packet 1 on"), "{text}");
     let time = text.lines().find(|line| line.trim().starts_with("time"));
     assert!(time.is_some_and(|line| line.ends_with("differs")), "{text}");
+
+    let output = bench.midwire(&["diff", "run", "again"]);
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("NOT the same from packet 1 on"), "{text}");
+    assert!(
+        text.contains("0 only in the first, 0 only in the second"),
+        "{text}"
+    );
+    assert!(
+        text.lines()
+            .any(|line| line.contains(" 1 ") && line.contains("99 ns")),
+        "{text}"
+    );
+    assert_eq!(
+        bench.midwire(&["diff", "run", "run"]).status.code(),
+        Some(0)
+    );
 }
 
 #[test]

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Whether two captures are the same, and where they part.
 
+mod parting;
+
 use midwire_trace::{Capture, Record};
+
+pub use parting::{Parting, Step};
 
 use crate::text::{Align::Left, columns};
 
@@ -146,6 +150,7 @@ mod tests {
     use super::*;
     use midwire_trace::{BlockBuilder, Lane, Nanos};
     use std::fs;
+    use tempfile::TempDir;
 
     fn at(ns: u64) -> Record {
         Record {
@@ -154,17 +159,20 @@ mod tests {
         }
     }
 
+    /// Records with a byte that fills their frames.
+    pub fn capture(directory: &TempDir, name: &str, records: &[(Record, u8)]) -> Capture {
+        let mut block = BlockBuilder::new(4096, 64).unwrap();
+        for &(record, byte) in records {
+            assert!(block.push(record, Some(&[byte; 60])));
+        }
+        let path = directory.path().join(name);
+        fs::write(&path, block.finish(true, Nanos(0))).unwrap();
+        Capture::open(path).unwrap()
+    }
+
     fn compare(a: &[(Record, u8)], b: &[(Record, u8)], most: Option<u64>) -> Comparison {
         let directory = tempfile::tempdir().unwrap();
-        let [a, b] = [("a", a), ("b", b)].map(|(name, records)| {
-            let mut block = BlockBuilder::new(4096, 64).unwrap();
-            for &(record, byte) in records {
-                assert!(block.push(record, Some(&[byte; 60])));
-            }
-            let path = directory.path().join(name);
-            fs::write(&path, block.finish(true, Nanos(0))).unwrap();
-            Capture::open(path).unwrap()
-        });
+        let [a, b] = [("a", a), ("b", b)].map(|(name, all)| capture(&directory, name, all));
         captures([&a, &b], most)
     }
 

@@ -8,9 +8,9 @@ use midwire_endpoints::Port;
 use midwire_endpoints::linux::{self, Trace};
 use midwire_trace::{Capture, Nanos};
 
-use crate::compare::{self, Comparison};
+use crate::compare::{self, Comparison, Parting};
 use crate::plan::{CardTime, Endpoint, Plan};
-use crate::run_file::{Rerun, RunFile, files};
+use crate::run_file::{InputRecord, Rerun, RunFile, files};
 use crate::{Error, inputs};
 
 /// What a run is repeated from.
@@ -74,6 +74,12 @@ pub fn prepare(of: &Path, asked: &Asked) -> Result<Prepared, Error> {
     Ok(Prepared { run, plan, rerun })
 }
 
+/// How two runs part.
+pub fn parting(directories: [&Path; 2]) -> Result<Parting, Error> {
+    let [first, second] = directories.map(capture);
+    Ok(Parting::of([&first?, &second?]))
+}
+
 fn capture(directory: &Path) -> Result<Capture, Error> {
     Capture::open(directory.join(files::CAPTURE)).map_err(|e| Error::Rerun {
         path: directory.to_owned(),
@@ -127,6 +133,14 @@ pub fn prove(
         hints.push(format!(
             "midwire was {}, and is {}",
             versions[0], versions[1]
+        ));
+    }
+    let [before, now] = [of, again].map(|run| &run.recorded.inputs);
+    let other = before.iter().zip(now).find(|(a, b)| a.sha256 != b.sha256);
+    if let Some((InputRecord { path, .. }, _)) = other {
+        hints.push(format!(
+            "{} is not what the other run has read",
+            path.display()
         ));
     }
     Ok(Proof {
