@@ -5,6 +5,7 @@
 # make prove  proves the core's modules; minutes of CPU time
 # make synth  synthesizes the core's blocks; an hour of CPU time
 # make suite  tests all model NICs, and writes docs/suite.md with its figures
+# make deter  draws the pictures of docs/deter.md
 # make hosts  builds the kernel and the initramfs of Linux hosts in virtual time, from Debian's packages
 # make test-hosts  tests these
 # make bench  measures and prints; slow figures never run in the tests
@@ -19,7 +20,7 @@ MIDWIRE := target/release/midwire
 CARGO := cargo
 CARGO_FLAGS := --release --locked
 
-.PHONY: demo test hosts test-hosts bench suite build tools regs lint prove synth test-rtl test-rust format clean need
+.PHONY: demo test deter hosts test-hosts bench suite build tools regs lint prove synth test-rtl test-rust format clean need
 
 demo: build
 	$(MIDWIRE) run plans/tcp-retransmit.yaml
@@ -60,6 +61,9 @@ test-rust: tools
 	$(CARGO) test $(CARGO_FLAGS) --workspace
 
 test: lint test-rtl test-rust
+
+deter: build hosts
+	$(PY) -B tools/deter.py
 
 hosts:
 	python3 -B hosts/build.py
