@@ -258,6 +258,43 @@ fn tracing_changes_no_packet() {
     }
 }
 
+#[test]
+#[ignore = "needs make hosts"]
+fn calls_in_a_kernel_are_followed() {
+    let options = |trace| format!("rate_mbps: 1000, trace: [{trace}]");
+    let body = "traffic:\n  - tcp: {from: a, to: b, bytes: 200KB}\n";
+    let plain = Plan::new(&options("tcp_probe"), body).capture("run", &[]);
+    let functions = "tcp_probe, {function_graph: tcp_v4_rcv}, {function_graph: tcp_sendmsg}";
+    let plan = Plan::new(&options(functions), body);
+    assert!(plain == plan.capture("run", &[]), "tracing has a say");
+
+    let calls = fs::read_to_string(plan.path("run/calls.csv")).expect("calls.csv");
+    let calls: Vec<Vec<_>> = calls
+        .lines()
+        .map(|line| line.split(',').collect())
+        .collect();
+    assert_eq!(calls[0][..4], ["time_ns", "host", "depth", "function"]);
+    let file = fs::File::open(plan.path("run/inside.csv")).expect("inside.csv");
+    let moments = inside::read(file).expect("moments");
+    for host in [Port::A, Port::B] {
+        let own = calls.iter().filter(|call| call[1] == host.to_string());
+        let own: Vec<_> = own.map(|call| (call[0], call[2], call[3])).collect();
+        // Each segment that a socket takes in comes this way.
+        let probes = moments.iter().filter(|m| m.event == Event::Probe);
+        let probes: Vec<_> = probes.filter(|m| m.host == host).collect();
+        assert!(!probes.is_empty(), "{host}");
+        for probe in probes {
+            let time = probe.time_ns.0.to_string();
+            assert!(own.contains(&(&time, "0", "tcp_v4_rcv")), "{time} {host}");
+        }
+        assert!(own.iter().any(|call| (call.1, call.2) == ("3", "tcp_ack")));
+    }
+    assert!(calls.iter().any(|call| call[3] == "tcp_sendmsg"));
+
+    let error = breaks("trace: [{function_graph: tcp_nonsense}]", "true");
+    assert!(error.contains("it could not be set up"), "{error}");
+}
+
 /// When three pings and their answers come in at the card.
 fn pings(options: &str, more: &str) -> [Vec<Record>; 2] {
     let body = format!("traffic:\n  - command: {{on: a, run: ping -c 3 {more} $MIDWIRE_B}}\n");

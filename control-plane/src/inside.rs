@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{self, BufReader, BufWriter, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
 
 use midwire_endpoints::Port;
-use midwire_endpoints::linux::Pair;
+use midwire_endpoints::linux::{Call, Pair};
 use midwire_trace::inside::{self, Moment};
 
 use crate::Error;
@@ -21,15 +21,17 @@ pub(crate) fn write(
     connections: &[ConnectionRecord],
     directory: &Path,
 ) -> Step<Vec<InsideRecord>> {
-    let (mut moments, mut records) = (Vec::new(), Vec::new());
+    let (mut moments, mut calls, mut records) = (Vec::new(), Vec::new(), Vec::new());
     for endpoint in [Port::A, Port::B] {
         if let Some(noted) = pair.noted(directory, endpoint).map_err(said)? {
             records.push(InsideRecord {
                 endpoint,
                 moments: noted.moments.len() as u64,
+                calls: noted.calls.len() as u64,
                 lost: noted.lost,
             });
             moments.extend(noted.moments);
+            calls.extend(noted.calls.into_iter().map(|call| (endpoint, call)));
         }
     }
     if records.is_empty() {
@@ -47,7 +49,28 @@ pub(crate) fn write(
     }
     let file = File::create(directory.join(files::INSIDE)).map_err(said)?;
     inside::write(&moments, BufWriter::new(file)).map_err(said)?;
+    if !calls.is_empty() {
+        write_calls(&calls, &directory.join(files::CALLS)).map_err(said)?;
+    }
     Ok(records)
+}
+
+/// Writes calls as CSV.
+fn write_calls(calls: &[(Port, Call)], path: &Path) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    writeln!(file, "time_ns,host,depth,function,duration_ns")?;
+    for (host, call) in calls {
+        let Call {
+            time_ns,
+            depth,
+            function,
+            duration_ns,
+        } = call;
+        let (time, host) = (time_ns.0, midwire_trace::Port::from(*host));
+        let duration = duration_ns.map_or(String::new(), |ns| ns.to_string());
+        writeln!(file, "{time},{host},{depth},{function},{duration}")?;
+    }
+    file.flush()
 }
 
 /// A connection in words, as [`ConnectionRecord`] has it.

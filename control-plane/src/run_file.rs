@@ -32,6 +32,8 @@ pub mod files {
     pub const CAPTURE: &str = "capture.mwc";
     /// Events and expectations as test cases.
     pub const JUNIT: &str = "junit.xml";
+    /// Calls of functions in the kernels of hosts.
+    pub const CALLS: &str = "calls.csv";
     /// What the kernels of hosts noted of their sockets.
     pub const INSIDE: &str = "inside.csv";
     /// The page for people.
@@ -270,6 +272,9 @@ pub struct InsideRecord {
     pub endpoint: midwire_endpoints::Port,
     /// How often it noted something of a socket.
     pub moments: u64,
+    /// Calls of functions that it noted.
+    #[serde(default)]
+    pub calls: u64,
     /// Events for which it had no room.
     pub lost: u64,
 }
@@ -279,9 +284,13 @@ impl std::fmt::Display for InsideRecord {
         let InsideRecord {
             endpoint,
             moments,
+            calls,
             lost,
         } = self;
         write!(f, "host {endpoint} noted {moments} moments of its sockets")?;
+        if *calls > 0 {
+            write!(f, " and {calls} calls of functions")?;
+        }
         match lost {
             0 => Ok(()),
             lost => write!(f, ", and LOST {lost}: give it more memory"),

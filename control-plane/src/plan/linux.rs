@@ -229,14 +229,12 @@ impl LinuxEndpoint {
         {
             faults.push(("rate_mbps", "rate_mbps: expected 1 to 100000".to_owned()));
         }
-        if self
-            .trace
-            .iter()
-            .any(|trace| matches!(trace, Trace::FunctionGraph(_)))
-        {
-            let message = "trace: function_graph can't be had, for User-Mode Linux traces no \
-                           functions: expected tcp_probe, tcp_retransmit or sockets";
-            faults.push(("trace", message.to_owned()));
+        for name in self.trace.iter().filter_map(Trace::function) {
+            let sound = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'.';
+            if name.is_empty() || !name.bytes().all(sound) {
+                let message = format!("trace: {name:?} is no function of the kernel");
+                faults.push(("trace", message));
+            }
         }
         let mut names: Vec<_> = self.files.iter().map(|file| file.file_name()).collect();
         names.sort();

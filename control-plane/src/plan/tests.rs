@@ -657,7 +657,7 @@ fn endpoint_and_card_mistakes_are_located() {
         19,
         "different",
     );
-    let host = "{linux: {address: 10.0.0.1/24, trace: [sockets, {function_graph: tcp_ack}]}}";
+    let host = "{linux: {address: 10.0.0.1/24, trace: [sockets, {function_graph: tcp ack}]}}";
     one_mistake(
         &format!(
             "{}traffic: [command: {{on: a, run: ls}}]\n",
@@ -665,7 +665,7 @@ fn endpoint_and_card_mistakes_are_located() {
         ),
         4,
         44,
-        "User-Mode Linux traces no functions",
+        "no function of the kernel",
     );
     for name in ["12.stdout", "setup.sh", "trace", "network"] {
         let host = format!("{{linux: {{address: 10.0.0.1/24, files: [client.12.sh, ./{name}]}}}}");

@@ -30,7 +30,7 @@ pub use host::Link;
 pub use image::Image;
 pub use setup::Network;
 pub use tasks::{Kind, Limits, Task};
-pub use trace::{Noted, Trace};
+pub use trace::{Call, Noted, Trace};
 
 use crate::rnic::{Frame, Picoseconds};
 use crate::traffic::CommandReport;

@@ -29,8 +29,7 @@ pub enum Trace {
     TcpRetransmit,
     /// States of sockets, and what programs send and receive.
     Sockets,
-    /// Functions of the kernel, which User-Mode Linux can't trace.
-    #[schemars(skip)]
+    /// Calls of this function of the kernel, and of all that it calls.
     FunctionGraph(String),
 }
 
@@ -48,6 +47,14 @@ impl Trace {
             Self::FunctionGraph(_) => &[],
         }
     }
+
+    /// The function whose calls it follows.
+    pub fn function(&self) -> Option<&str> {
+        match self {
+            Self::FunctionGraph(name) => Some(name),
+            _ => None,
+        }
+    }
 }
 
 /// Files in a host's directory: what its first process sets, and what it reads out at the end.
@@ -55,7 +62,8 @@ pub(super) const SETTINGS: &str = "trace";
 const FORMATS: &str = "trace.formats";
 const STATISTICS: &str = "trace.stats";
 const PAGES: &str = "trace.pages";
-pub(super) const FILES: [&str; 4] = [SETTINGS, FORMATS, STATISTICS, PAGES];
+const SYMBOLS: &str = "trace.symbols";
+pub(super) const FILES: [&str; 5] = [SETTINGS, FORMATS, STATISTICS, PAGES, SYMBOLS];
 
 /// Of a host's memory the buffer takes one part in so many.
 const PART: u32 = 8;
@@ -72,6 +80,11 @@ pub(super) fn settings(traces: &[Trace], memory_mib: u32) -> String {
         // A string takes all that is written.
         let _ = writeln!(text, "events/{event}/enable 1");
     }
+    let functions: Vec<_> = traces.iter().filter_map(Trace::function).collect();
+    if !functions.is_empty() {
+        let names = functions.join(" ");
+        text += &format!("set_graph_function {names}\ncurrent_tracer function_graph\n");
+    }
     text
 }
 
@@ -82,7 +95,8 @@ pub(super) fn script(traces: &[Trace]) -> String {
     format!(
         "cd /sys/kernel/tracing\n\
          echo 0 >tracing_on\n\
-         cat{} >/host/{FORMATS}\n\
+         cat events/ftrace/funcgraph_*/format{} >/host/{FORMATS}\n\
+         cat /proc/kallsyms >/host/{SYMBOLS}\n\
          cat per_cpu/cpu0/stats >/host/{STATISTICS}\n\
          # Its end is waited for in vain.\n\
          timeout 1 dd bs={PAGE} if=per_cpu/cpu0/trace_pipe_raw of=/host/{PAGES} 2>/dev/null\n",
@@ -95,8 +109,23 @@ pub(super) fn script(traces: &[Trace]) -> String {
 pub struct Noted {
     /// In the order of time.
     pub moments: Vec<Moment>,
+    /// Likewise.
+    pub calls: Vec<Call>,
     /// Events that were lost.
     pub lost: u64,
+}
+
+/// A call of a function of the kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// When it began, by the card's time.
+    pub time_ns: Nanos,
+    /// How many of the calls that are followed it is in.
+    pub depth: u64,
+    /// Its name.
+    pub function: String,
+    /// What it took, which is what it waited for and reading the clock; nothing while it goes on.
+    pub duration_ns: Option<u64>,
 }
 
 /// Reads what the script has left in a host's directory, and removes it. `card_time` is the time
@@ -108,15 +137,18 @@ pub(super) fn read(
 ) -> io::Result<Noted> {
     let formats = Formats::parse(&fs::read_to_string(directory.join(FORMATS))?);
     let statistics = fs::read_to_string(directory.join(STATISTICS))?;
+    let symbols = fs::read_to_string(directory.join(SYMBOLS))?;
+    let mut calls = Calls::new(&symbols);
     let mut moments = Vec::new();
     for page in fs::read(directory.join(PAGES))?.chunks(PAGE) {
         events(page, |time, data| {
             moments.extend(formats.moment(card_time(time), host, data));
+            calls.hear(card_time(time), formats.fields(data));
         })
         .ok_or_else(|| io::Error::other("a page of its trace is not as expected"))?;
     }
     name_ends(&mut moments);
-    for name in [FORMATS, STATISTICS, PAGES] {
+    for name in [FORMATS, STATISTICS, PAGES, SYMBOLS] {
         fs::remove_file(directory.join(name))?;
     }
     let lost = |line: &str| {
@@ -126,6 +158,7 @@ pub(super) fn read(
     };
     Ok(Noted {
         moments,
+        calls: calls.all,
         lost: statistics.lines().filter_map(lost).sum(),
     })
 }
@@ -206,12 +239,17 @@ impl Formats {
         formats
     }
 
-    /// What an event says; nothing when it is not about TCP.
-    fn moment(&self, time: Nanos, host: Port, data: &[u8]) -> Option<Moment> {
+    /// Name and fields of an event.
+    fn fields<'a>(&'a self, data: &'a [u8]) -> Option<(&'a str, Fields<'a>)> {
         let id = u64::from(u16::from_le_bytes(*data.first_chunk()?));
         let (name, places) = self.0.get(&id)?;
-        let fields = Fields { data, places };
-        let event = match name.as_str() {
+        Some((name, Fields { data, places }))
+    }
+
+    /// What an event says; nothing when it is not about TCP.
+    fn moment(&self, time: Nanos, host: Port, data: &[u8]) -> Option<Moment> {
+        let (name, fields) = self.fields(data)?;
+        let event = match name {
             "tcp_probe" => Event::Probe,
             "tcp_cong_state_set" => Event::CaState,
             "tcp_retransmit_skb" => Event::Retransmit,
@@ -244,6 +282,59 @@ impl Formats {
             bytes: narrow("data_len").or(narrow("ret")).map(u32::cast_signed),
             ..Moment::new(time, host, event, socket)
         })
+    }
+}
+
+/// Calls as they begin and end.
+struct Calls<'a> {
+    /// Names of functions by their addresses.
+    symbols: HashMap<u64, &'a str>,
+    all: Vec<Call>,
+    /// Those of each process that go on, by their places.
+    open: HashMap<u64, Vec<usize>>,
+}
+
+impl<'a> Calls<'a> {
+    /// With /proc/kallsyms: address, type and name on each line.
+    fn new(symbols: &'a str) -> Self {
+        let named = |line: &'a str| {
+            let (address, rest) = line.split_once(' ')?;
+            let (_, name) = rest.split_once(' ')?;
+            Some((u64::from_str_radix(address, 16).ok()?, name))
+        };
+        Self {
+            symbols: symbols.lines().filter_map(named).collect(),
+            all: Vec::new(),
+            open: HashMap::new(),
+        }
+    }
+
+    fn hear(&mut self, time_ns: Nanos, event: Option<(&str, Fields)>) -> Option<()> {
+        let (name, fields) = event?;
+        let (begins, ends) = (name == "funcgraph_entry", name == "funcgraph_exit");
+        if !begins && !ends {
+            return None;
+        }
+        let depth = fields.number("depth")?;
+        let open = self.open.entry(fields.number("common_pid")?).or_default();
+        if begins {
+            let address = fields.number("func")?;
+            let name = self.symbols.get(&address);
+            open.push(self.all.len());
+            self.all.push(Call {
+                time_ns,
+                depth,
+                function: name.map_or_else(|| format!("{address:#x}"), |name| (*name).to_owned()),
+                duration_ns: None,
+            });
+        }
+        while let Some(call) = open.pop_if(|_| ends).and_then(|at| self.all.get_mut(at)) {
+            if call.depth == depth {
+                call.duration_ns = Some(time_ns.since(call.time_ns).0);
+                break;
+            }
+        }
+        Some(())
     }
 }
 
@@ -404,6 +495,43 @@ format:
         }
         name_ends(&mut moments);
         moments
+    }
+
+    #[test]
+    fn calls_end_where_they_began() {
+        let text = "name: funcgraph_entry\nID: 11\n\
+                    \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\
+                    \tfield:unsigned long func;\toffset:8;\tsize:8;\tsigned:0;\n\
+                    \tfield:int depth;\toffset:16;\tsize:4;\tsigned:1;\n";
+        let formats = text.replace("entry", "exit").replace("11", "10") + text;
+        let formats = Formats::parse(&formats);
+        let event = |id: u32, pid: u32, func: u64, depth: u32| {
+            let head = [id, pid].map(u32::to_le_bytes).concat();
+            [&head[..], &func.to_le_bytes(), &depth.to_le_bytes()].concat()
+        };
+        let mut calls = Calls::new("0000000000001000 t outer\n0000000000002000 T inner\n");
+        for (time, data) in [
+            (10, event(11, 1, 0x1000, 0)),
+            (10, event(11, 1, 0x2000, 1)),
+            // Another process begins while this one waits, and does not end.
+            (20, event(11, 2, 0x3000, 0)),
+            (50, event(10, 1, 0x2000, 1)),
+            (60, event(10, 1, 0x1000, 0)),
+        ] {
+            calls.hear(Nanos(time), formats.fields(&data));
+        }
+        let call = |time, depth, function: &str, duration_ns| Call {
+            time_ns: Nanos(time),
+            depth,
+            function: function.to_owned(),
+            duration_ns,
+        };
+        let expected = [
+            call(10, 0, "outer", Some(50)),
+            call(10, 1, "inner", Some(40)),
+            call(20, 0, "0x3000", None),
+        ];
+        assert_eq!(calls.all, expected);
     }
 
     #[test]
