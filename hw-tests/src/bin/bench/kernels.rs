@@ -119,18 +119,16 @@ fn watch(midwire: &mut Child) -> Result<Computed> {
                 _ => now.rest += thread.user + thread.system,
             }
         }
-        // Kernels, and the processes in them.
-        let mut family = vec![midwire.id()];
-        for process in processes("/proc") {
-            // Children come after their parents.
-            if family.contains(&process.parent) {
-                family.push(process.id);
-                now.kernels += process.user + process.system + process.ended;
-            }
-        }
-        if now.card > 0.0 {
-            computed = now;
-        }
+        now.kernels = descendants(midwire.id())
+            .map(|process| process.user + process.system + process.ended)
+            .sum();
+        // Of those that have ended nothing is told any more.
+        computed = Computed {
+            kernels: computed.kernels.max(now.kernels),
+            card: computed.card.max(now.card),
+            talk: computed.talk.max(now.talk),
+            rest: computed.rest.max(now.rest),
+        };
         thread::sleep(LOOK);
     }
 }
@@ -149,9 +147,29 @@ struct Process {
 /// Those in a directory of /proc, by their numbers.
 fn processes(directory: &str) -> Vec<Process> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut all: Vec<_> = entries.filter_map(|entry| process(&entry.path())).collect();
-    all.sort_by_key(|process| process.id);
-    all
+    entries.filter_map(|entry| process(&entry.path())).collect()
+}
+
+/// The kernels of a run, and the processes in them.
+fn descendants(of: u32) -> impl Iterator<Item = Process> {
+    let all = processes("/proc");
+    let mut family = vec![of];
+    loop {
+        let children = all
+            .iter()
+            .filter(|process| family.contains(&process.parent));
+        let new: Vec<_> = children
+            .map(|process| process.id)
+            .filter(|id| !family.contains(id))
+            .collect();
+        if new.is_empty() {
+            break;
+        }
+        family.extend(new);
+    }
+    family.remove(0);
+    all.into_iter()
+        .filter(move |process| family.contains(&process.id))
 }
 
 /// Reads `stat` (proc_pid_stat(5)).
