@@ -342,14 +342,13 @@ impl Analyzer {
     /// What a packet is in which flow.
     fn part(&mut self, p: &Observed) -> Option<Part> {
         let code = p.roce.bth.opcode;
-        let notification = code == opcode::CNP;
         // Whatever the transport, for the card numbers them all.
         let flow = self.flow(p);
-        if code >> 5 != 0 && !notification {
+        if !connection::is_reliable(code) {
             self.other_transports += 1;
             return None;
         }
-        let role = if notification {
+        let role = if code == opcode::CNP {
             Role::Notification
         } else if connection::is_response(code) {
             let requests = self.answered(flow, p);

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::record::Record;
-use crate::units::{Kind, Lane, Nanos, Port, words};
+use crate::units::{Kind, Nanos, Port, words};
 
 /// What a kernel said of a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -207,12 +207,11 @@ impl Senders {
     /// All that the kernel which sent a packet is known to have held of its connection when the
     /// card noted the packet.
     pub fn at(&self, record: &Record) -> Option<&Moment> {
-        let sender = match (record.kind, record.lane) {
-            // What the card made no kernel sent.
-            (Kind::Injected, _) => return None,
-            (_, Lane::AtoB) => Port::A,
-            (_, Lane::BtoA) => Port::B,
-        };
+        // What the card made no kernel sent.
+        if record.kind == Kind::Injected {
+            return None;
+        }
+        let sender = record.lane.port_in();
         let known = self.0.get(&(sender, record.connection?))?;
         let until = known.partition_point(|moment| moment.time_ns <= record.time);
         known.get(until.checked_sub(1)?)

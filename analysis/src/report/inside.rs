@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use midwire_trace::inside::{CaState, Moment};
-use midwire_trace::units::{Lane, Port};
+use midwire_trace::units::Lane;
 
 use super::plane::{BOTTOM, RIGHT, TOP, View, W, axes};
 
@@ -64,10 +64,7 @@ impl Line {
 
 /// Draws what the kernel that sends on a lane said of itself, if it said anything.
 pub(super) fn draw(o: &mut String, over: View, lane: Lane, moments: &[Moment]) {
-    let sender = match lane {
-        Lane::AtoB => Port::A,
-        Lane::BtoA => Port::B,
-    };
+    let sender = lane.port_in();
     let said: Vec<_> = moments.iter().filter(|m| m.host == sender).collect();
     let windows = [
         Line::of(&said, "--data", |m| m.cwnd),

@@ -4,9 +4,9 @@
 
 use std::fmt::Write as _;
 
-use midwire_trace::Kind;
 use midwire_trace::packet::syndrome;
 use midwire_trace::units::Lane;
+use midwire_trace::{Kind, Psn};
 
 use super::plane::{H, LEFT, RIGHT, View, W, axes};
 use super::{RocePicture, escape};
@@ -134,10 +134,10 @@ impl<'a> Sequence<'a> {
         first_psn: u32,
     ) -> Self {
         let mut sequence = Self::new("PSN");
-        // PSNs have 24 bits.
         let relative = |psn: u32, near: u64| {
-            let step = psn.wrapping_sub(first_psn).wrapping_sub(near as u32) << 8;
-            near.checked_add_signed(i64::from(step as i32 >> 8))
+            let place = Psn::new(psn.wrapping_sub(first_psn).into()).nearest(near);
+            // What is before the first wraps.
+            (place.cast_signed() >= 0).then_some(place)
         };
         let mut highest = 0u64;
         let mut answers = answers.peekable();

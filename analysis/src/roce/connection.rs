@@ -51,6 +51,11 @@ impl std::fmt::Display for Verb {
     }
 }
 
+/// Packets of reliable connections, and notifications of congestion.
+pub(super) fn is_reliable(code: u8) -> bool {
+    code >> 5 == 0 || code == opcode::CNP
+}
+
 /// Packets from the responder: read responses, acknowledgements, answers to atomic operations.
 pub(super) fn is_response(opcode: u8) -> bool {
     matches!(

@@ -4,10 +4,10 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use midwire_trace::packet::{Packet, Roce, Transport, opcode};
+use midwire_trace::packet::{Packet, Roce, Transport};
 use midwire_trace::{Capture, Kind, Lane, Record, Tap};
 
-use super::connection::is_response;
+use super::connection::{is_reliable, is_response};
 use crate::view::{self, Passage, View};
 
 /// A packet of a reliable connection.
@@ -40,8 +40,7 @@ fn read(snapshot: &[u8], length: u16) -> Option<(Place, Roce)> {
     let Transport::Roce(_, roce) = packet.transport else {
         return None;
     };
-    let code = roce.bth.opcode;
-    let net = (packet.net).filter(|_| code >> 5 == 0 || code == opcode::CNP)?;
+    let net = (packet.net).filter(|_| is_reliable(roce.bth.opcode))?;
     Some(((net.dst, roce.bth.dest_qp), roce))
 }
 
