@@ -66,8 +66,10 @@ impl Export {
                 done.packets
             ))?;
         }
-        let moments = midwire_control::inside::read(&self.run)?;
-        let senders = Senders::new(&moments);
+        let senders = match (&self.csv, &self.parquet) {
+            (None, None) => Senders::default(),
+            _ => Senders::new(&midwire_control::inside::read(&self.run)?),
+        };
         for (path, is_csv) in [(&self.csv, true), (&self.parquet, false)] {
             let Some(path) = path else { continue };
             let mut out = create(path)?;

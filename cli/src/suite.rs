@@ -91,10 +91,11 @@ impl Suite {
                 say(&suite::text(report))?;
             }
         }
+        let directory = options.figures.unwrap_or_default();
         let mut drawn = Vec::new();
-        for (figure, directory) in figures.iter().zip(options.figures.iter().cycle()) {
+        for figure in figures {
             let path = directory.join(figure.file);
-            std::fs::create_dir_all(directory)
+            std::fs::create_dir_all(&directory)
                 .and_then(|()| std::fs::write(&path, &figure.svg))
                 .map_err(unwritten(&path))?;
             drawn.push((figure.caption, path));
