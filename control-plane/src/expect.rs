@@ -3,9 +3,7 @@
 
 use midwire_analysis::roce::Analysis;
 use midwire_analysis::tcp::{Cause, Retransmission};
-use midwire_endpoints::rnic::RdmaReport;
 use midwire_trace::Lane;
-use serde::Deserialize as _;
 
 use crate::plan::{
     CompletionExpectation, CounterExpectation, Expectation, ExpectedCause, FindingsExpectation,
@@ -267,7 +265,7 @@ impl<'a> Facts<'a> {
         let mut entries = self.traffic.iter();
         let report = entries
             .find(|entry| entry.number == expected.traffic)
-            .and_then(|entry| RdmaReport::deserialize(&entry.details).ok());
+            .and_then(TrafficRecord::rdma);
         let Some(report) = report else {
             return (false, "there were no such messages".to_owned());
         };
@@ -427,7 +425,7 @@ mod tests {
         let times = |ns: u64| json!({"min_ns": 1, "mean_ns": 1, "p50_ns": 1, "p90_ns": 1, "p99_ns": 1, "max_ns": ns});
         let qp = |times: Value, error: Option<&str>| {
             json!({
-                "source": "", "destination": "", "qp": 2, "peer_qp": 3, "first_psn": 0,
+                "source": "10.0.0.1", "destination": "10.0.0.2", "qp": 2, "peer_qp": 3, "first_psn": 0,
                 "peer_first_psn": 0, "messages": 1, "bytes": 1, "wrong_bytes": 0,
                 "goodput_bps": null, "completion_times": times, "error": error,
             })

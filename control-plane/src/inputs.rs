@@ -16,7 +16,7 @@ use crate::run_file::InputRecord;
 /// The files that a plan names, in a fixed order; kernel and initramfs too when it leaves them open.
 fn paths(plan: &mut Plan) -> Vec<&mut PathBuf> {
     let mut paths: Vec<&mut PathBuf> = Vec::new();
-    for endpoint in [&mut plan.endpoints.a, &mut plan.endpoints.b] {
+    for endpoint in plan.endpoints.both_mut() {
         match endpoint {
             Endpoint::Linux(host) => {
                 paths.push(host.kernel.get_or_insert_default());
@@ -33,7 +33,7 @@ fn paths(plan: &mut Plan) -> Vec<&mut PathBuf> {
 /// Notes where the files of a plan in the directory `base` are, and what they hold.
 pub(crate) fn record(plan: &Plan, base: &Path) -> Result<Vec<InputRecord>, String> {
     let mut plan = plan.clone();
-    for endpoint in [&mut plan.endpoints.a, &mut plan.endpoints.b] {
+    for endpoint in plan.endpoints.both_mut() {
         if let Endpoint::Linux(LinuxEndpoint {
             kernel, initramfs, ..
         }) = endpoint

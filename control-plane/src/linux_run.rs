@@ -115,7 +115,7 @@ pub(crate) fn records(plan: &Plan, pair: &Pair, directory: &Path) -> Step<Vec<Tr
 
 /// What Soft-RoCE has counted in the hosts that have it.
 pub(crate) fn nics(plan: &Plan, directory: &Path) -> Vec<NicRecord> {
-    let ends = [(Port::A, &plan.endpoints.a), (Port::B, &plan.endpoints.b)].into_iter();
+    let ends = plan.endpoints.both().into_iter();
     ends.filter(|(_, endpoint)| matches!(endpoint, Endpoint::Linux(host) if host.rdma))
         .map(|(endpoint, _)| NicRecord {
             endpoint,

@@ -49,7 +49,7 @@ pub fn prepare(of: &Path, asked: &Asked) -> Result<Prepared, Error> {
     }
     let mut plan = inputs::restore(plan, &recorded.inputs).map_err(refused)?;
     for trace in &asked.trace {
-        for endpoint in [&mut plan.endpoints.a, &mut plan.endpoints.b] {
+        for endpoint in plan.endpoints.both_mut() {
             let Endpoint::Linux(host) = endpoint else {
                 return Err(refused("only Linux hosts have an inside view".to_owned()));
             };

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the analysis of RoCE says of a run, with what its plan asked of the NICs.
 
-use std::net::IpAddr;
-
 use midwire_analysis::roce::source::{self, Read};
 use midwire_analysis::roce::{Limit, NicSettings, QpSettings, Scope, Settings, Timer};
-use midwire_endpoints::Port;
-use midwire_endpoints::rnic::CnpScope;
+use midwire_endpoints::rnic::{CnpScope, RdmaReport};
 use midwire_trace::Capture;
-use serde::Deserialize;
 
 use crate::plan::{Endpoint, RdmaTraffic, RnicEndpoint, Traffic};
 use crate::run_file::Recorded;
@@ -22,10 +18,9 @@ pub(crate) fn read(capture: &Capture, recorded: &Recorded) -> Option<Read> {
 /// What the plan asks of the NICs.
 fn settings(recorded: &Recorded) -> Settings {
     let plan = &recorded.plan.parsed;
-    let nics = [(Port::A, &plan.endpoints.a), (Port::B, &plan.endpoints.b)].into_iter();
     let traffic = recorded.traffic.iter();
     Settings {
-        nics: nics
+        nics: (plan.endpoints.both().into_iter())
             .filter_map(|(port, endpoint)| {
                 let (address, notification) = match endpoint {
                     Endpoint::Rnic(nic) => (&nic.address, notification(nic)),
@@ -45,7 +40,7 @@ fn settings(recorded: &Recorded) -> Settings {
             .filter_map(|record| {
                 let entry = plan.traffic.get(record.number.checked_sub(1)? as usize)?;
                 match entry {
-                    Traffic::Rdma(rdma) => Some(of_queue_pairs(rdma, &record.details)),
+                    Traffic::Rdma(rdma) => Some(of_queue_pairs(rdma, &record.rdma()?)),
                     _ => None,
                 }
             })
@@ -69,25 +64,12 @@ fn notification(nic: &RnicEndpoint) -> Limit {
     }
 }
 
-/// What the queue pairs of an entry were, as its record tells.
-fn of_queue_pairs(rdma: &RdmaTraffic, details: &serde_json::Value) -> Vec<QpSettings> {
-    #[derive(Deserialize)]
-    struct Details {
-        qps: Vec<Ends>,
-    }
-    #[derive(Deserialize)]
-    struct Ends {
-        source: IpAddr,
-        qp: u32,
-        destination: IpAddr,
-        peer_qp: u32,
-    }
-    let qps = Details::deserialize(details).map_or_else(|_| Vec::new(), |details| details.qps);
+/// What the queue pairs of an entry were.
+fn of_queue_pairs(rdma: &RdmaTraffic, report: &RdmaReport) -> Vec<QpSettings> {
     let classes = rdma.traffic_classes.iter().cycle();
-    qps.into_iter()
-        .zip(classes)
-        .map(|(ends, class)| QpSettings {
-            ends: [(ends.source, ends.qp), (ends.destination, ends.peer_qp)],
+    (report.qps.iter().zip(classes))
+        .map(|(qp, class)| QpSettings {
+            ends: [(qp.source, qp.qp), (qp.destination, qp.peer_qp)],
             timer: Timer {
                 timeout: Some(rdma.timeout),
                 retry_count: Some(rdma.retries),

@@ -103,7 +103,7 @@ pub fn run(
 ) -> Result<RunOutcome, Error> {
     let started = SystemTime::now();
     let base = options.plan_file.parent().unwrap_or(Path::new(""));
-    for endpoint in [&plan.endpoints.a, &plan.endpoints.b] {
+    for (_, endpoint) in plan.endpoints.both() {
         if let Endpoint::Pcap(PcapEndpoint {
             input: Some(input), ..
         }) = endpoint

@@ -12,6 +12,7 @@ use midwire_analysis::report::Check;
 use midwire_analysis::roce;
 use midwire_analysis::tcp::Retransmission;
 use midwire_driver::Rule;
+use midwire_endpoints::rnic::RdmaReport;
 use midwire_trace::{Lane, Port};
 use serde::{Deserialize, Serialize};
 
@@ -311,6 +312,13 @@ pub struct TrafficRecord {
     pub summary: String,
     /// All that is known of it.
     pub details: serde_json::Value,
+}
+
+impl TrafficRecord {
+    /// What became of messages, when they were those of model NICs.
+    pub fn rdma(&self) -> Option<RdmaReport> {
+        RdmaReport::deserialize(&self.details).ok()
+    }
 }
 
 /// What follows from the capture.

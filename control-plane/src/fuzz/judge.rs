@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::case::Space;
 use crate::plan::{Endpoint, Numbers, RdmaTraffic};
-use crate::run_file::{NicRecord, RunFile, files};
+use crate::run_file::{NicRecord, RunFile, TrafficRecord, files};
 
 /// What shows that something is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -85,25 +85,26 @@ impl Times<'_> {
     }
 }
 
+/// What became of the messages of a run.
+pub(super) fn messages(run: &RunFile) -> Result<RdmaReport, String> {
+    let traffic = run.recorded.traffic.first();
+    traffic
+        .and_then(TrafficRecord::rdma)
+        .ok_or_else(|| "it had no RDMA traffic".to_owned())
+}
+
 /// Reads what a run of a variant has left.
 pub(super) fn judge(space: &Space, run: &RunFile, directory: &Path) -> Result<Judgement, String> {
-    let Some(traffic) = run.recorded.traffic.first() else {
-        return Err("there was no traffic".to_owned());
-    };
-    let plan = &run.recorded.plan.parsed;
-    let report = RdmaReport::deserialize(&traffic.details).map_err(|e| e.to_string())?;
-    let asked = match plan.traffic.as_slice() {
+    let report = messages(run)?;
+    let asked = match run.recorded.plan.parsed.traffic.as_slice() {
         [crate::plan::Traffic::Rdma(rdma)] => rdma,
-        _ => return Err("there was no RDMA traffic".to_owned()),
+        _ => return Err("it had no RDMA traffic".to_owned()),
     };
     let capture = Capture::open(directory.join(files::CAPTURE)).map_err(|e| e.to_string())?;
     let touched = roce::touched(&capture);
     let is_innocent = |qp: &rnic::QpReport| {
-        let ends = [(&qp.source, qp.qp), (&qp.destination, qp.peer_qp)];
-        !ends.iter().any(|(address, qp)| {
-            let address = address.parse();
-            address.is_ok_and(|address| touched.contains(&(address, *qp)))
-        })
+        let ends = [(qp.source, qp.qp), (qp.destination, qp.peer_qp)];
+        !ends.iter().any(|end| touched.contains(end))
     };
     let innocent: Vec<u32> = (0..)
         .zip(&report.qps)

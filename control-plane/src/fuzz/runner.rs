@@ -7,11 +7,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use midwire_endpoints::rnic::RdmaReport;
-use serde::Deserialize as _;
-
 use super::case::{Case, Space};
-use super::judge::{Judgement, judge};
+use super::judge::{Judgement, judge, messages};
 use super::{Evaluate, Stop};
 use crate::bench::Providers;
 use crate::plan::Plan;
@@ -113,11 +110,7 @@ impl Evaluate for Runner<'_> {
                 hits: Vec::new(),
                 ..case.clone()
             };
-            let report = self.with(&undisturbed, |run, _| {
-                let traffic = run.recorded.traffic.first();
-                let details = traffic.map(|traffic| &traffic.details);
-                RdmaReport::deserialize(details.unwrap_or_default()).map_err(|e| e.to_string())
-            })?;
+            let report = self.with(&undisturbed, |run, _| messages(run))?;
             judgement.compare(self.space, &report);
         }
         Ok(judgement)

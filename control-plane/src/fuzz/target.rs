@@ -342,7 +342,7 @@ impl Checker<'_> {
                 self.mistake(at!["vary", key], format!("{key}: expected one at least"));
             }
         }
-        let classes = [&space.base.endpoints.a, &space.base.endpoints.b].map(|end| match end {
+        let classes = space.base.endpoints.both().map(|(_, end)| match end {
             Endpoint::Rnic(nic) => nic.ets.len(),
             _ => 0,
         });

@@ -8,13 +8,13 @@ use std::path::Path;
 
 use midwire_endpoints::Port;
 use midwire_endpoints::rnic::Profile;
+use midwire_trace::Capture;
 use midwire_trace::export::lumina;
-use midwire_trace::{Capture, Lane};
 use serde_json::Value;
 
 use crate::Error;
-use crate::plan::{Endpoint, Plan, RdmaTraffic, Traffic, Verb};
-use crate::run_file::{NicRecord, RunFile, files};
+use crate::plan::{Endpoint, Plan, RdmaTraffic, Traffic, Verb, lane_from};
+use crate::run_file::{NicRecord, RunFile, TrafficRecord, files};
 
 pub use midwire_trace::export::lumina::Exported;
 
@@ -133,16 +133,12 @@ fn config(to: &Path, rdma: &RdmaTraffic, ends: [Nic; 2]) -> String {
 
 /// The queue pairs as the ends told them to the switch. Sender is who sends data.
 fn queue_pairs(run: &RunFile, rdma: &RdmaTraffic) -> String {
-    let details = run
-        .recorded
-        .traffic
-        .first()
-        .map(|entry| &entry.details["qps"]);
+    let report = run.recorded.traffic.first().and_then(TrafficRecord::rdma);
     let reads = rdma.verb == Verb::Read;
     let mut text = String::new();
-    for qp in details.and_then(Value::as_array).into_iter().flatten() {
-        let requester = [&qp["qp"], &qp["source"]];
-        let responder = [&qp["peer_qp"], &qp["destination"]];
+    for qp in report.iter().flat_map(|report| &report.qps) {
+        let requester = (qp.qp, qp.source);
+        let responder = (qp.peer_qp, qp.destination);
         let [from, to] = if reads {
             [responder, requester]
         } else {
@@ -151,8 +147,8 @@ fn queue_pairs(run: &RunFile, rdma: &RdmaTraffic) -> String {
         // Responses have the PSNs of their requests.
         let _ = writeln!(
             text,
-            "- {{psn_rcv: {}, psn_snd: {}, qpn_rcv: {}, qpn_snd: {}, ip_rcv: {}, ip_snd: {}}}",
-            qp["peer_first_psn"], qp["first_psn"], to[0], from[0], to[1], from[1]
+            "- {{psn_rcv: {}, psn_snd: {}, qpn_rcv: {}, qpn_snd: {}, ip_rcv: \"{}\", ip_snd: \"{}\"}}",
+            qp.peer_first_psn, qp.first_psn, to.0, from.0, to.1, from.1
         );
     }
     text
@@ -160,11 +156,8 @@ fn queue_pairs(run: &RunFile, rdma: &RdmaTraffic) -> String {
 
 /// Packets that came in and went out by the switch's ports, mirrored to both dumpers in turn.
 fn switch(exported: &Exported, requester: Port) -> String {
-    let lane = |port: Port| match port {
-        Port::A => Lane::AtoB.index(),
-        Port::B => Lane::BtoA.index(),
-    };
-    let [there, back] = [lane(requester), 1 - lane(requester)];
+    let there = lane_from(requester);
+    let [there, back] = [there.index(), there.other().index()];
     let [all, dropped] = [exported.packets, exported.dropped];
     let mirrored = all[0] + all[1];
     let ingress = [all[there], all[back], 0, 0];

@@ -989,17 +989,15 @@ impl<'a> Checker<'a> {
 
     /// Both endpoints are known to have IPv6 addresses only.
     fn speaks_ipv6(&self) -> bool {
-        [&self.plan.endpoints.a, &self.plan.endpoints.b]
-            .iter()
-            .all(|endpoint| {
-                let addresses = match endpoint {
-                    Endpoint::Tap(host) => &host.address,
-                    Endpoint::Linux(host) => &host.address,
-                    Endpoint::Rnic(nic) => &nic.address,
-                    _ => return false,
-                };
-                addresses.iter().all(|cidr| cidr.address.is_ipv6())
-            })
+        (self.plan.endpoints.both().iter()).all(|(_, endpoint)| {
+            let addresses = match endpoint {
+                Endpoint::Tap(host) => &host.address,
+                Endpoint::Linux(host) => &host.address,
+                Endpoint::Rnic(nic) => &nic.address,
+                _ => return false,
+            };
+            addresses.iter().all(|cidr| cidr.address.is_ipv6())
+        })
     }
 
     /// Whether built-in traffic can bring the packet at all.
@@ -1205,11 +1203,7 @@ impl<'a> Checker<'a> {
 
     fn counter(&mut self, i: usize, expected: &CounterExpectation) {
         let n = i + 1;
-        let endpoint = match expected.endpoint {
-            Port::A => &self.plan.endpoints.a,
-            Port::B => &self.plan.endpoints.b,
-        };
-        let names: Vec<_> = match endpoint {
+        let names: Vec<_> = match self.plan.endpoints.at(expected.endpoint) {
             Endpoint::Rnic(_) => Counters::names().collect(),
             Endpoint::Linux(host) if host.rdma => RDMA_COUNTERS.to_vec(),
             _ => {

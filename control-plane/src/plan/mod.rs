@@ -119,6 +119,26 @@ pub struct Endpoints {
     pub b: Endpoint,
 }
 
+impl Endpoints {
+    /// The one at a port.
+    pub fn at(&self, port: Port) -> &Endpoint {
+        match port {
+            Port::A => &self.a,
+            Port::B => &self.b,
+        }
+    }
+
+    /// Both, with their ports.
+    pub fn both(&self) -> [(Port, &Endpoint); 2] {
+        [Port::A, Port::B].map(|port| (port, self.at(port)))
+    }
+
+    /// Both.
+    pub fn both_mut(&mut self) -> [&mut Endpoint; 2] {
+        [&mut self.a, &mut self.b]
+    }
+}
+
 /// What is plugged into a port.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -198,10 +218,7 @@ pub enum Transport {
 
 /// The way of what the endpoint at a port sends.
 pub fn lane_from(port: Port) -> Lane {
-    match port {
-        Port::A => Lane::AtoB,
-        Port::B => Lane::BtoA,
-    }
+    midwire_trace::Port::from(port).lane()
 }
 
 /// The schema of a way of packets through the card: a lane.

@@ -2,18 +2,15 @@
 //! Figures 8 to 11 of Lumina's paper, drawn from runs on model NICs.
 
 use std::error::Error as StdError;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use midwire_analysis::roce::{Recovery, Verb};
-use midwire_endpoints::rnic::{Profile, QpReport, RdmaReport};
+use midwire_endpoints::rnic::{Profile, QpReport};
 use plotters::chart::SeriesLabelStyle;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
-use serde::Deserialize as _;
 
 use super::{Facts, Setting, carry_out, with_profile};
-use crate::jobs::each;
 use crate::plan::{Connections, Endpoint, Event, Plan, Traffic};
 use crate::text::word;
 use crate::{Error, explicit};
@@ -61,22 +58,23 @@ struct Job {
     plan: Plan,
 }
 
+impl Job {
+    fn run(&self, setting: &Setting<'_>) -> Result<Facts, Error> {
+        let directory = setting.out.join("figures").join(&self.name);
+        let facts = carry_out(&self.name, explicit::anew(&self.plan), &directory, setting)?;
+        facts.map_err(|reason| Error::Figure {
+            of: self.name.clone(),
+            reason,
+        })
+    }
+}
+
 /// Runs what the figures need, and draws them.
 pub fn figures(setting: &Setting<'_>) -> Result<Vec<Figure>, Error> {
     let jobs = [losses()?, classes()?, neighbours()?];
     let [of_losses, of_classes, _] = jobs.each_ref().map(Vec::len);
     let jobs: Vec<Job> = jobs.into_iter().flatten().collect();
-    let over = AtomicUsize::new(0);
-    let runs = each(&jobs, setting.threads, |job| {
-        let directory = setting.out.join("figures").join(&job.name);
-        let facts = carry_out(&job.name, explicit::anew(&job.plan), &directory, setting)?;
-        let done = over.fetch_add(1, Ordering::Relaxed) + 1;
-        (setting.progress)(&job.name, done, jobs.len());
-        facts.map_err(|reason| Error::Figure {
-            of: job.name.clone(),
-            reason,
-        })
-    });
+    let runs = setting.each(&jobs, |job| job.name.clone(), |job| job.run(setting));
     let runs: Vec<Facts> = runs.into_iter().collect::<Result<_, _>>()?;
     let (losses, rest) = runs.split_at(of_losses);
     let (classes, neighbours) = rest.split_at(of_classes);
@@ -140,7 +138,7 @@ fn classes() -> Result<Vec<Job>, Error> {
         }
         if let (2, Some(Traffic::Rdma(rdma))) = (setting, plan.traffic.first_mut()) {
             rdma.traffic_classes = vec![0];
-            for end in [&mut plan.endpoints.a, &mut plan.endpoints.b] {
+            for end in plan.endpoints.both_mut() {
                 if let Endpoint::Rnic(nic) = end {
                     nic.ets = vec![1];
                 }
@@ -342,19 +340,12 @@ where
     }
 }
 
-/// The queue pairs of a run.
-fn queue_pairs(facts: &Facts) -> Vec<QpReport> {
-    let traffic = facts.run.recorded.traffic.first();
-    let report = traffic.and_then(|entry| RdmaReport::deserialize(&entry.details).ok());
-    report.map_or_else(Vec::new, |report| report.qps)
-}
-
 fn goodputs(runs: &[Facts]) -> Drawn {
     pair(|place, area| {
         let own = runs.iter().skip(place * SETTINGS.len()).zip(SETTINGS);
         let goodput = |qp: Option<&QpReport>| qp.and_then(|qp| qp.goodput_bps).unwrap_or(0) as f64;
         let group = |(facts, setting): (&Facts, &str)| {
-            let qps = queue_pairs(facts);
+            let qps = facts.queue_pairs().unwrap_or_default();
             (
                 setting.to_owned(),
                 [0, 1].map(|qp| goodput(qps.get(qp)) / 1e9),
@@ -381,7 +372,7 @@ fn completions(runs: &[Facts]) -> Drawn {
             means.iter().sum::<f64>() / means.len().max(1) as f64
         };
         let group = |(facts, losers): (&Facts, usize)| {
-            let qps = queue_pairs(facts);
+            let qps = facts.queue_pairs().unwrap_or_default();
             let (lose, others) = qps.split_at(losers.min(qps.len()));
             (losers.to_string(), [mean(lose), mean(others)])
         };

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use midwire_analysis::roce::Analysis;
 use midwire_endpoints::Port;
-use midwire_endpoints::rnic::Profile;
+use midwire_endpoints::rnic::{Profile, QpReport};
 use midwire_trace::Capture;
 use serde::Serialize;
 
@@ -70,6 +70,24 @@ pub struct Setting<'a> {
     pub progress: &'a (dyn Fn(&str, usize, usize) + Sync),
     /// Set to break the suite off.
     pub interrupt: &'a AtomicBool,
+}
+
+impl Setting<'_> {
+    /// Works on all of some jobs, and tells which are over by their names.
+    fn each<T: Sync, R: Send>(
+        &self,
+        jobs: &[T],
+        name: impl Fn(&T) -> String + Sync,
+        work: impl Fn(&T) -> R + Sync,
+    ) -> Vec<R> {
+        let over = AtomicUsize::new(0);
+        each(jobs, self.threads, |job| {
+            let result = work(job);
+            let done = over.fetch_add(1, Ordering::Relaxed) + 1;
+            (self.progress)(&name(job), done, jobs.len());
+            result
+        })
+    }
 }
 
 /// What a NIC's tests came to.
@@ -144,15 +162,9 @@ pub fn run_all(profiles: &[Profile], setting: &Setting<'_>) -> Result<Vec<Report
         .iter()
         .flat_map(|profile| tests::ALL.iter().map(move |test| (*profile, test)))
         .collect();
-    let over = AtomicUsize::new(0);
-    let results = each(&jobs, setting.threads, |(profile, test)| {
-        let lines = test.run(*profile, setting);
-        let done = over.fetch_add(1, Ordering::Relaxed) + 1;
-        let name = format!("{} {}", word(profile), test.name);
-        (setting.progress)(&name, done, jobs.len());
-        lines
-    });
-    let mut results = results.into_iter();
+    let name = |(profile, test): &(Profile, &Test)| format!("{} {}", word(profile), test.name);
+    let run = |(profile, test): &(Profile, &Test)| test.run(*profile, setting);
+    let mut results = setting.each(&jobs, name, run).into_iter();
     profiles
         .iter()
         .map(|profile| {
@@ -247,6 +259,11 @@ impl Facts {
     /// What the NICs did.
     fn roce(&self) -> Option<&Analysis> {
         self.run.findings.roce.as_ref().map(|read| &read.analysis)
+    }
+
+    /// The queue pairs of model NICs.
+    fn queue_pairs(&self) -> Option<Vec<QpReport>> {
+        Some(self.run.recorded.traffic.first()?.rdma()?.qps)
     }
 
     /// A counter of a NIC.

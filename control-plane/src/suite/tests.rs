@@ -5,7 +5,6 @@ use midwire_analysis::roce::{Found, Performance, Rule, Scope, Verb};
 use midwire_endpoints::Port;
 use midwire_trace::packet::Bth;
 use midwire_trace::{Proto, Tap};
-use serde_json::Value;
 
 use super::{Answer, Facts, Question, Test};
 use crate::plan::Traffic;
@@ -319,18 +318,12 @@ fn scope(facts: &Facts) -> Option<Answer> {
     })
 }
 
-fn queue_pairs(facts: &Facts) -> Option<&Vec<Value>> {
-    facts.run.recorded.traffic.first()?.details["qps"].as_array()
-}
-
 /// The line's rate.
 const LINE_BPS: u64 = 100_000_000_000;
 
 fn classes(facts: &Facts) -> Option<Answer> {
-    let goodput: Option<Vec<u64>> = queue_pairs(facts)?
-        .iter()
-        .map(|qp| qp["goodput_bps"].as_u64())
-        .collect();
+    let qps = facts.queue_pairs()?;
+    let goodput: Option<Vec<u64>> = qps.iter().map(|qp| qp.goodput_bps).collect();
     let &[slowed, other] = goodput?.as_slice() else {
         return None;
     };
@@ -344,14 +337,12 @@ fn classes(facts: &Facts) -> Option<Answer> {
 /// What happened to the queue pairs from the `first` on, and what the NIC at a port discarded.
 fn discards(facts: &Facts, port: Port, first: usize) -> Option<Answer> {
     let discarded = facts.counter(port, "rx_discards_phy")?;
-    let innocent = queue_pairs(facts)?.get(first..)?;
-    let times = |key| -> Option<Vec<u64>> {
-        let of_pair = |qp: &Value| qp["completion_times"][key].as_u64();
-        innocent.iter().map(of_pair).collect()
-    };
-    let means = times("mean_ns")?;
-    let mean = means.iter().sum::<u64>().checked_div(means.len() as u64)?;
-    let longest = times("max_ns")?.into_iter().max()?;
+    let qps = facts.queue_pairs()?;
+    let innocent = qps.get(first..)?.iter().map(|qp| qp.completion_times);
+    let times: Vec<_> = innocent.collect::<Option<_>>()?;
+    let sum: u64 = times.iter().map(|times| times.mean_ns).sum();
+    let mean = sum.checked_div(times.len() as u64)?;
+    let longest = times.iter().map(|times| times.max_ns).max()?;
     Some(Answer {
         measured: format!(
             "{}, longest {}, {discarded} discarded",

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use midwire_trace::Psn;
@@ -240,8 +240,8 @@ impl Testbed {
                     .map(|(first, last)| last.completed - first.posted);
                 let bytes = taken.0 + fetched.0;
                 QpReport {
-                    source: facts.path.src.ip().to_string(),
-                    destination: facts.path.dst.ip().to_string(),
+                    source: facts.path.src.ip(),
+                    destination: facts.path.dst.ip(),
                     qp: facts.number,
                     peer_qp: facts.peer,
                     first_psn: facts.first_psn.get(),
@@ -323,9 +323,9 @@ pub struct RdmaReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QpReport {
     /// Address of the end that asks.
-    pub source: String,
+    pub source: IpAddr,
     /// Address of the end that answers.
-    pub destination: String,
+    pub destination: IpAddr,
     /// Number of the queue pair at the end that asks.
     pub qp: u32,
     /// And at the end that answers.
