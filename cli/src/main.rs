@@ -10,6 +10,7 @@ mod import;
 mod participant;
 mod provider;
 mod rerun;
+mod retrace;
 mod run;
 mod serve;
 mod suite;
@@ -41,6 +42,9 @@ enum Command {
     Run(run::Run),
     /// Repeat a run in virtual time, and prove that it is the same to the last bit
     Rerun(rerun::Rerun),
+    /// Replay a TCP connection with two Linux hosts in virtual time, and hold it against what was
+    /// recorded, packet for packet
+    Retrace(retrace::Retrace),
     /// Say whether two runs are the same, and if not, where and how they part
     Diff {
         /// Directories of the runs
@@ -126,6 +130,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Run(run) => run.carry_out(),
         Command::Rerun(rerun) => rerun.carry_out(),
+        Command::Retrace(retrace) => retrace.carry_out(),
         Command::Diff { runs } => rerun::diff(&runs),
         Command::Fuzz(fuzz) => fuzz.carry_out(),
         Command::Validate { plans } => validate(&plans),

@@ -82,6 +82,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A connection can't be replayed.
+    #[error("can't replay a connection of {}: {reason}", path.display())]
+    Retrace {
+        /// Run or file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
     /// A search can't be taken up again.
     #[error("the search in {} can't go on: {reason}", path.display())]
     Resume {
@@ -123,6 +131,7 @@ impl Error {
             | Error::Input { .. }
             | Error::NotEmpty(_)
             | Error::Rerun { .. }
+            | Error::Retrace { .. }
             | Error::Resume { .. } => BAD_PLAN,
             Error::Incomplete { .. } => Outcome::CaptureIncomplete.exit_code(),
             Error::File { .. }

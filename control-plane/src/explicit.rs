@@ -22,17 +22,7 @@ use crate::twin::walk;
 pub fn explicit(directory: &Path) -> Result<String, Error> {
     let run = RunFile::read(directory)?;
     let recorded = &run.recorded;
-    let incomplete = |reason: String| Error::Incomplete {
-        path: directory.to_owned(),
-        reason,
-    };
-    let capture =
-        Capture::open(directory.join(files::CAPTURE)).map_err(|e| incomplete(e.to_string()))?;
-    let account = Accounting::of(&capture);
-    if !account.complete {
-        return Err(incomplete(account.problems.join(" ")));
-    }
-    let events = decisions(recorded, &capture);
+    let events = decided(directory, &run)?;
     let plan = &recorded.plan;
     let text = replaced(&plan.text, &events);
     let wanted = Plan {
@@ -51,6 +41,21 @@ pub fn explicit(directory: &Path) -> Result<String, Error> {
         directory.display(),
         recorded.seed
     ))
+}
+
+/// What a run in this directory did, as events.
+pub(crate) fn decided(directory: &Path, run: &RunFile) -> Result<Vec<Event>, Error> {
+    let incomplete = |reason: String| Error::Incomplete {
+        path: directory.to_owned(),
+        reason,
+    };
+    let capture =
+        Capture::open(directory.join(files::CAPTURE)).map_err(|e| incomplete(e.to_string()))?;
+    let account = Accounting::of(&capture);
+    if !account.complete {
+        return Err(incomplete(account.problems.join(" ")));
+    }
+    Ok(decisions(&run.recorded, &capture))
 }
 
 /// An event for each packet to which something happened, in the order of time.

@@ -31,6 +31,7 @@ pub mod merge;
 pub mod plan;
 mod report;
 pub mod rerun;
+pub mod retrace;
 mod roce;
 mod run;
 pub mod run_file;

@@ -39,6 +39,8 @@ pub mod files {
     pub const INSIDE: &str = "inside.csv";
     /// The page for people.
     pub const REPORT: &str = "report.html";
+    /// A replayed connection against the recorded one.
+    pub const RETRACE: &str = "retrace.txt";
 }
 
 /// A run: the whole of `run.json`.

@@ -211,9 +211,13 @@ impl Senders {
         if record.kind == Kind::Injected {
             return None;
         }
-        let sender = record.lane.port_in();
-        let known = self.0.get(&(sender, record.connection?))?;
-        let until = known.partition_point(|moment| moment.time_ns <= record.time);
+        self.known(record.lane.port_in(), record.connection?, record.time)
+    }
+
+    /// All that the kernel at a port is known to have held of a connection at a time.
+    pub fn known(&self, sender: Port, connection: u16, time: Nanos) -> Option<&Moment> {
+        let known = self.0.get(&(sender, connection))?;
+        let until = known.partition_point(|moment| moment.time_ns <= time);
         known.get(until.checked_sub(1)?)
     }
 }

@@ -814,10 +814,10 @@ impl<'a> Checker<'a> {
             drop: false,
             ..action.clone()
         } != Action::default();
-        if !drop && !others && !works {
+        if !drop && !others && !works && event.name.is_none() {
             self.mistake(
                 at!["events", i, "action"],
-                format!("event {n} does nothing, and no event waits for it: expected drop, ecn, set, corrupt, break, truncate, delay, reorder, duplicate or inject"),
+                format!("event {n} does nothing, and has no name: expected drop, ecn, set, corrupt, break, truncate, delay, reorder, duplicate or inject"),
             );
         }
         if *drop && *action != action.of_dropped() {

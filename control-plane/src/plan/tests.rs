@@ -227,9 +227,9 @@ fn rule_mistakes_are_located() {
             "no event has the name loss",
         ),
         (
-            "{name: x, direction: a-to-b, packet: 5, action: none}",
-            53,
-            "does nothing, and no event waits for it",
+            "{direction: a-to-b, packet: 5, action: none}",
+            44,
+            "does nothing, and has no name",
         ),
         (
             "{direction: a-to-b, byte: 99999-100000, action: drop}",

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Connections that are replayed by Linux hosts in virtual time.
+//!
+//! They need what `make hosts` makes; `make test-hosts` runs them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// A run, and what is made of it.
+struct Bench(TempDir);
+
+impl Bench {
+    /// Runs a plan of Linux hosts.
+    fn new(body: &str) -> Self {
+        let host =
+            |n| format!("{{linux: {{address: 10.77.0.{n}/24, rate_mbps: 1000, delay: 5us}}}}");
+        let text = format!(
+            "version: 1\nname: test\nendpoints:\n  a: {}\n  b: {}\n{body}",
+            host(1),
+            host(2)
+        );
+        let bench = Self(TempDir::new().expect("temporary directory"));
+        fs::write(bench.path("plan.yaml"), text).expect("plan written");
+        let (_, said) = bench.midwire(&["run", "plan.yaml", "--out", "run"]);
+        assert!(bench.path("run/run.json").exists(), "{said}");
+        bench
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Exit code and all that was said.
+    fn midwire(&self, arguments: &[&str]) -> (i32, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_midwire"));
+        let command = command.args(arguments).current_dir(self.0.path());
+        let output = command.output().expect("midwire starts");
+        let said = [&output.stdout[..], &output.stderr].concat();
+        let code = output.status.code().expect("an exit code");
+        (code, String::from_utf8_lossy(&said).into_owned())
+    }
+}
+
+/// The numbers of a line of what was said.
+fn numbers(said: &str, line: &str) -> Vec<u64> {
+    let line = said.lines().find(|l| l.starts_with(line));
+    let words = line
+        .unwrap_or_else(|| panic!("no {line:?}: {said}"))
+        .split_whitespace();
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
+const FLOWS: &str = "traffic:
+  - tcp: {from: a, to: b, bytes: 200kB, connections: 3, direction: both}
+events:
+  - {connection: all, direction: a-to-b, kind: any, packet: all, probability: 2%, action: drop}
+  - {connection: all, direction: a-to-b, packet: all, probability: 2%, action: {delay: 200us}}
+  - {connection: all, direction: b-to-a, packet: all, probability: 1%, action: {reorder: 3}}
+  - {connection: all, direction: b-to-a, packet: all, probability: 1%, action: {duplicate: 1}}
+  - {name: lost, connection: 1, direction: a-to-b, packet: 30, action: drop}
+  - {connection: all, direction: a-to-b, packet: all, after: lost, times: 5, action: ecn}
+";
+
+#[test]
+#[ignore = "needs make hosts"]
+fn what_happened_by_chance_happens_again_by_name() {
+    let bench = Bench::new(FLOWS);
+    for (connection, out) in [("0", "first"), ("1", "second")] {
+        let arguments = ["retrace", "run", "--connection", connection, "--out", out];
+        let (code, said) = bench.midwire(&arguments);
+        assert_eq!(code, 0, "{said}");
+        let [recorded, replayed] = numbers(&said, "Packets")[..] else {
+            panic!("{said}");
+        };
+        assert!(recorded > 200 && replayed == recorded, "{said}");
+        assert_eq!(numbers(&said, "Content")[0], recorded, "{said}");
+        assert_eq!(numbers(&said, "Times")[0], recorded, "{said}");
+    }
+    // Losses are a list, and the kernels were listened to.
+    let plan = fs::read_to_string(bench.path("first/run.json")).expect("run.json");
+    assert!(plan.matches("\"drop\": true").count() > 5, "{plan}");
+    assert!(bench.path("first/inside.csv").exists());
+    let told = fs::read_to_string(bench.path("first/retrace.txt")).expect("retrace.txt");
+    assert!(told.contains("Matches"), "{told}");
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn another_setting_departs_and_both_sides_are_told() {
+    let bench = Bench::new(FLOWS);
+    let (_, said) = bench.midwire(&["retrace", "run", "--out", "traced"]);
+    assert!(said.contains("Matches"), "{said}");
+    let reno = "a.congestion_control=reno";
+    let (code, said) = bench.midwire(&["retrace", "traced", "--set", reno]);
+    assert_eq!(code, 1, "{said}");
+    let [recorded, ..] = numbers(&said, "Packets")[..] else {
+        panic!("{said}");
+    };
+    // It begins like the other.
+    let same = numbers(&said, "Content")[0];
+    assert!((10..recorded).contains(&same), "{said}");
+    let row = |name: &str| {
+        let line = said.lines().find(|line| line.trim().starts_with(name));
+        let words = line.unwrap_or_default().split_whitespace().skip(2);
+        words.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(row("A's cwnd").len() >= 2, "{said}");
+    let sack = "b.sysctls.net.ipv4.tcp_sack=0";
+    let (code, said) = bench.midwire(&["retrace", "run", "--set", sack]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("packet 1 b-to-a"), "{said}");
+    let offers = said.lines().find(|line| line.trim().starts_with("offers"));
+    assert!(
+        offers.is_some_and(|line| line.ends_with("differs")),
+        "{said}"
+    );
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn what_cannot_be_replayed_is_told() {
+    let bench = Bench::new("traffic:\n  - tcp: {from: a, to: b, bytes: 10kB}\n");
+    for (arguments, part) in [
+        (&["run", "--connection", "7"][..], "0  TCP 10.77.0.1"),
+        (&["run", "--set", "a.foo=1"], "unknown field `foo`"),
+        (&["run", "--set", "a.mtu=99999"], "expected at most 9000"),
+        (&["run", "--set", "c=1"], "expected HOST.KEY=VALUE"),
+    ] {
+        let (code, said) = bench.midwire(&[&["retrace"], arguments].concat());
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains(part), "{said}");
+    }
+}

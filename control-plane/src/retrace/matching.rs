@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! A connection as it was recorded, and as it was replayed, packet for packet.
+
+use std::collections::HashMap;
+
+use midwire_trace::inside::Senders;
+use midwire_trace::{Lane, Nanos, Port};
+
+use super::trail::{Seen, Segment, Trail};
+use crate::text::{Align::Left, columns};
+
+/// What makes two packets the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alike {
+    /// All bytes of their frames, as they came and as they went on; and the times of the card.
+    Bytes,
+    /// What their headers say, in numbers that count from the beginning of the connection; and the
+    /// times since, at which they went on.
+    Segments,
+}
+
+impl Alike {
+    /// What times may differ by. Clocks of a run begin where they begin, and a card sees what comes
+    /// in with its next clock: 6.4 ns at 10G.
+    fn tolerance(self) -> Nanos {
+        match self {
+            Self::Bytes => Nanos(0),
+            Self::Segments => Nanos(7),
+        }
+    }
+}
+
+/// Two connections, compared.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matching {
+    /// Packets recorded, and replayed.
+    pub packets: [usize; 2],
+    /// Packets that both have.
+    pub content: usize,
+    /// Of these, the ones at the same time.
+    pub exact: usize,
+    /// The first of the others, by its number in the recording, and by how much.
+    pub first_apart: Option<(u64, Nanos)>,
+    /// The one whose times differ most.
+    pub most_apart: Option<(u64, Nanos)>,
+    /// The first packet, in the order of time, that only one of them has at its place.
+    pub departure: Option<Departure>,
+    how: Alike,
+}
+
+/// Where two connections part.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Departure {
+    /// Its direction.
+    pub lane: Lane,
+    /// The how-manieth packet of this direction, from 1.
+    pub nth: usize,
+    /// The packet that was recorded, and the one that was replayed; nothing where there is none.
+    pub sides: [Option<Seen>; 2],
+    /// First packets of the connections.
+    starts: [Nanos; 2],
+}
+
+impl Matching {
+    /// Of a recording and its replay.
+    pub fn of([recorded, replayed]: [&Trail; 2], how: Alike) -> Self {
+        let starts = [recorded.start(), replayed.start()];
+        let since = match how {
+            Alike::Bytes => [Nanos(0); 2],
+            Alike::Segments => starts,
+        };
+        let mut nth: HashMap<_, usize> = HashMap::new();
+        let mut others = HashMap::new();
+        for seen in &replayed.packets {
+            let n = nth.entry(seen.key()).or_default();
+            others.insert((seen.key(), *n), seen);
+            *n += 1;
+        }
+        nth.clear();
+        let (mut content, mut apart) = (0, Vec::new());
+        for seen in &recorded.packets {
+            let n = nth.entry(seen.key()).or_default();
+            let other = others.get(&(seen.key(), *n));
+            *n += 1;
+            let Some(other) = other.filter(|other| seen.is_like(other, how)) else {
+                continue;
+            };
+            content += 1;
+            let difference = Seen::apart([seen, other], since, how);
+            if difference > how.tolerance() {
+                apart.push((seen.number, difference));
+            }
+        }
+        Self {
+            packets: [recorded.packets.len(), replayed.packets.len()],
+            content,
+            exact: content - apart.len(),
+            first_apart: apart.first().copied(),
+            most_apart: apart.iter().max_by_key(|(_, most)| *most).copied(),
+            departure: Departure::first([recorded, replayed], starts, how),
+            how,
+        }
+    }
+
+    /// Every packet is the same, at the same time.
+    pub fn holds(&self) -> bool {
+        let [recorded, replayed] = self.packets;
+        self.departure.is_none() && self.exact == recorded && recorded == replayed
+    }
+
+    /// In words; `inside` has what the kernels noted in the recording and in the replay.
+    pub fn text(&self, inside: [&Senders; 2], connections: [u32; 2]) -> String {
+        let [recorded, replayed] = self.packets;
+        let percent = |n: usize| match recorded.max(replayed) {
+            all if n == all => "100 %".to_owned(),
+            // Never rounded up to all.
+            all => format!("{:.1} %", (n as f64 / all as f64 * 1000.0).floor() / 10.0),
+        };
+        let (same, when) = match self.how {
+            Alike::Bytes => ("to the last byte", "at the nanosecond"),
+            Alike::Segments => ("in what they say", "within a clock of the card"),
+        };
+        let mut text = format!(
+            "Packets  {recorded} recorded, {replayed} replayed\n\
+             Content  {} are the same {same} ({})\n\
+             Times    {} of them {when} ({})",
+            self.content,
+            percent(self.content),
+            self.exact,
+            percent(self.exact)
+        );
+        let apart = [("first", self.first_apart), ("most", self.most_apart)];
+        for (what, (number, by)) in (apart.iter()).filter_map(|(what, at)| Some((what, (*at)?))) {
+            text += &format!(", {what} apart packet {number} by {by}");
+        }
+        match &self.departure {
+            Some(departure) => {
+                text += "\n\n";
+                text += &departure.text(inside, connections);
+            }
+            None if self.holds() => text += "\nMatches  as it was, packet for packet",
+            None => text += "\nMatches  packet for packet, but not at every time",
+        }
+        text
+    }
+}
+
+impl Departure {
+    fn first(trails: [&Trail; 2], starts: [Nanos; 2], how: Alike) -> Option<Self> {
+        let of = |lane| {
+            let [mut recorded, mut replayed] = trails.map(|trail| trail.of(lane));
+            for nth in 1.. {
+                let sides = match (recorded.next(), replayed.next()) {
+                    (None, None) => return None,
+                    (Some(a), Some(b)) if a.is_like(b, how) => continue,
+                    (a, b) => [a, b],
+                };
+                return Some(Self {
+                    lane,
+                    nth,
+                    sides: sides.map(|side| side.cloned()),
+                    starts,
+                });
+            }
+            None
+        };
+        let both = [Lane::AtoB, Lane::BtoA].into_iter().filter_map(of);
+        both.min_by_key(Self::at)
+    }
+
+    /// The earlier of both packets' times, from the first packet on.
+    pub fn at(&self) -> Nanos {
+        let sides = self.sides.iter().zip(self.starts);
+        let times = sides.filter_map(|(side, start)| Some(side.as_ref()?.time.since(start)));
+        times.min().unwrap_or_default()
+    }
+
+    fn text(&self, inside: [&Senders; 2], connections: [u32; 2]) -> String {
+        let side = |of: usize| match &self.sides[of] {
+            Some(seen) => self.fields(seen, inside[of], connections[of], self.starts[of]),
+            None => vec![("packet".to_owned(), "none any more".to_owned())],
+        };
+        let [recorded, replayed] = [side(0), side(1)];
+        let longer = [&recorded, &replayed]
+            .into_iter()
+            .max_by_key(|side| side.len());
+        let row = |(name, _): &Field| {
+            let value = |side: &[Field]| {
+                let field = side.iter().find(|field| field.0 == *name);
+                field.map_or_else(String::new, |field| field.1.clone())
+            };
+            let [a, b] = [value(&recorded), value(&replayed)];
+            let known = !a.is_empty() && !b.is_empty() && name != "packet";
+            let mark = if known && a != b { "differs" } else { "" };
+            vec![name.clone(), a, b, mark.to_owned()]
+        };
+        let rows = longer.into_iter().flatten().map(row);
+        // What neither has is not worth a line.
+        let rows: Vec<_> = rows
+            .filter(|row| row[1] != row[2] || !row[1].is_empty())
+            .collect();
+        let heading = [
+            ("", Left),
+            ("recorded", Left),
+            ("replayed", Left),
+            ("", Left),
+        ];
+        format!(
+            "Departs  {} after the first packet, with packet {} {}\n\n{}",
+            self.at(),
+            self.nth,
+            self.lane,
+            columns(&heading, &rows).trim_end()
+        )
+    }
+
+    /// A packet, and what both kernels held then.
+    fn fields(&self, seen: &Seen, inside: &Senders, connection: u32, start: Nanos) -> Vec<Field> {
+        let s: &Segment = &seen.segment;
+        let blocks: Vec<_> = (s.sack.iter())
+            .map(|(from, to)| format!("{from}-{to}"))
+            .collect();
+        let left = seen.left.map(|left| left.since(start).to_string());
+        let packet = [
+            ("packet", seen.number.to_string()),
+            ("came at", seen.time.since(start).to_string()),
+            ("went on at", left.unwrap_or_else(|| "never".to_owned())),
+            ("TCP flags", flags(s.flags)),
+            ("sequence number", s.seq.to_string()),
+            ("payload", format!("{} bytes", s.payload)),
+            ("acknowledges", s.ack.to_string()),
+            ("window", s.window.to_string()),
+            ("SACK", blocks.join(" ")),
+            (
+                "offers",
+                s.offer.map_or_else(String::new, |offer| offer.to_string()),
+            ),
+            ("ECN", s.ecn.to_string()),
+        ];
+        let mut fields: Vec<_> = packet.map(|(name, value)| (name.to_owned(), value)).into();
+        let connection = u16::try_from(connection).unwrap_or(u16::MAX);
+        for port in [Port::A, Port::B] {
+            let Some(held) = inside.known(port, connection, seen.time) else {
+                continue;
+            };
+            let number = |n: Option<u32>| n.map_or_else(String::new, |n| n.to_string());
+            let state = held
+                .ca_state
+                .map_or_else(String::new, |state| state.to_string());
+            let threshold = held.ssthresh.filter(|n| *n < NO_THRESHOLD);
+            let held = [
+                ("cwnd", number(held.cwnd)),
+                ("ssthresh", number(threshold)),
+                ("ca_state", state),
+                ("srtt_us", number(held.srtt_us)),
+                ("snd_wnd", number(held.snd_wnd)),
+                ("rcv_wnd", number(held.rcv_wnd)),
+            ];
+            fields.extend(held.map(|(name, value)| (format!("{port}'s {name}"), value)));
+        }
+        fields
+    }
+}
+
+/// What Linux has for a slow start threshold as long as there is none.
+const NO_THRESHOLD: u32 = 0x7fff_ffff;
+
+type Field = (String, String);
+
+/// Names of the flags that are set.
+fn flags(bits: u8) -> String {
+    const NAMES: [&str; 8] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
+    let set = NAMES
+        .iter()
+        .enumerate()
+        .filter(|(bit, _)| bits >> bit & 1 == 1);
+    set.map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
+}
+
+type Key = (Lane, bool, u8, u32, u32, u32);
+
+impl Seen {
+    /// What finds a packet in the other connection; of data its acknowledgement has no say.
+    fn key(&self) -> Key {
+        let Segment {
+            flags,
+            seq,
+            ack,
+            payload,
+            ..
+        } = self.segment;
+        let ack = if payload == 0 { ack } else { 0 };
+        (self.lane, self.made, flags, seq, payload, ack)
+    }
+
+    fn is_like(&self, other: &Seen, how: Alike) -> bool {
+        let said = self.made == other.made && self.segment == other.segment;
+        match how {
+            Alike::Segments => said,
+            Alike::Bytes => {
+                let bytes = |seen: &Seen| (seen.length, seen.frame.clone(), seen.out.clone());
+                said && bytes(self) == bytes(other)
+            }
+        }
+    }
+
+    /// By how much the times of two packets differ, each counted from a time.
+    fn apart([a, b]: [&Seen; 2], [from_a, from_b]: [Nanos; 2], how: Alike) -> Nanos {
+        let apart = |a: Nanos, b: Nanos| {
+            let (a, b) = (a.since(from_a), b.since(from_b));
+            a.since(b).max(b.since(a))
+        };
+        let left = a.left.zip(b.left).map(|(a, b)| apart(a, b));
+        match how {
+            // What was lost has no time of its own that anybody could tell.
+            Alike::Segments => left.unwrap_or_default(),
+            Alike::Bytes => {
+                let copies = a.copies.iter().zip(&b.copies).map(|(a, b)| apart(*a, *b));
+                copies.chain(left).fold(apart(a.time, b.time), Nanos::max)
+            }
+        }
+    }
+}
