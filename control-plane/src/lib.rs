@@ -13,6 +13,7 @@ mod answers;
 pub mod bench;
 pub mod compare;
 mod compile;
+mod draw;
 mod edits;
 mod error;
 pub mod expect;

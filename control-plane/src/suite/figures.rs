@@ -5,12 +5,11 @@ use std::error::Error as StdError;
 
 use midwire_analysis::roce::{Recovery, Verb};
 use midwire_endpoints::rnic::{Profile, QpReport};
-use plotters::chart::SeriesLabelStyle;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
-use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
 
 use super::{Facts, Setting, carry_out, with_profile};
+use crate::draw::{Area, COLOURS, Drawn, FONT, decade, legend, svg};
 use crate::plan::{Connections, Endpoint, Event, Plan, Traffic};
 use crate::text::word;
 use crate::{Error, explicit};
@@ -174,59 +173,18 @@ fn neighbours() -> Result<Vec<Job>, Error> {
     each.map(job).collect()
 }
 
-type Drawn = Result<String, Box<dyn StdError>>;
-
-const HEAD: &str = "<!-- SPDX-License-Identifier: Apache-2.0 OR MIT -->
-<!-- Drawn by `midwire suite rnic --figures`; do not edit. -->";
-
+const WHO: &str = "midwire suite rnic";
 /// Pixels of a figure: two pictures side by side.
 const SIZE: (u32, u32) = (1000, 380);
-const FONT: (&str, u32) = ("sans-serif", 14);
-/// Of NICs, and of queue pairs: told apart by those who do not see red and green as well
-/// (Okabe and Ito).
-const COLOURS: [RGBColor; 4] = [
-    RGBColor(0xd5, 0x5e, 0x00),
-    RGBColor(0x00, 0x72, 0xb2),
-    RGBColor(0x00, 0x9e, 0x73),
-    RGBColor(0xcc, 0x79, 0xa7),
-];
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws two pictures side by side.
 fn pair(draw: impl Fn(usize, &Area<'_>) -> Result<(), Box<dyn StdError>>) -> Drawn {
-    let mut svg = String::new();
-    {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE)?;
+    svg(SIZE, WHO, |root| {
         for (place, area) in root.split_evenly((1, 2)).iter().enumerate() {
             draw(place, area)?;
         }
-        root.present()?;
-    }
-    Ok(format!("{HEAD}\n{svg}"))
-}
-
-/// A power of ten of nanoseconds.
-fn decade(ns: &f64) -> String {
-    match *ns {
-        ns if ns < 1e3 => format!("{ns} ns"),
-        ns if ns < 1e6 => format!("{} µs", ns / 1e3),
-        ns if ns < 1e9 => format!("{} ms", ns / 1e6),
-        ns => format!("{} s", ns / 1e9),
-    }
-}
-
-/// Says what is what.
-fn legend<'a, C: CoordTranslate>(
-    labels: &mut SeriesLabelStyle<'a, '_, SVGBackend<'a>, C>,
-) -> Result<(), Box<dyn StdError>> {
-    labels
-        .position(SeriesLabelPosition::UpperRight)
-        .background_style(WHITE.mix(0.8))
-        .label_font(FONT)
-        .draw()?;
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Times by the packet that was lost: a picture for each verb, a line for each NIC.
@@ -257,7 +215,10 @@ fn latencies(runs: &[Facts], of: fn(&Recovery) -> Option<u64>) -> Drawn {
                 .label(word(nic))
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], style));
         }
-        legend(&mut chart.configure_series_labels())
+        legend(
+            &mut chart.configure_series_labels(),
+            SeriesLabelPosition::UpperRight,
+        )
     })
 }
 
@@ -336,7 +297,10 @@ where
                 Rectangle::new([(x, y - 5), (x + 12, y + 5)], colour.filled())
             });
         }
-        legend(&mut chart.configure_series_labels())
+        legend(
+            &mut chart.configure_series_labels(),
+            SeriesLabelPosition::UpperRight,
+        )
     }
 }
 
