@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Runs DETER's cases and draws docs/figures/deter-*.svg from their reports: the packets, and below
-them what the sender's kernel knew."""
+"""Runs DETER's cases and draws docs/figures/deter-*.svg: from their reports the packets, and below
+them what the sender's kernel knew; and how the butterfly's two runs part."""
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import xml.dom.minidom
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MIDWIRE = ROOT / "target/release/midwire"
@@ -28,16 +29,36 @@ def figure(page):
             f'<rect width="{width}" height="{top}" fill="var(--panel)"/>\n' + "\n".join(parts) + "\n</svg>\n")
 
 
+def run(plan, out):
+    """Runs a plan, and returns its report."""
+    done = subprocess.run([MIDWIRE, "run", plan, "--out", out], stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{plan.name}: {done.stdout}")
+    return (out / "report.html").read_text()
+
+
+def butterfly(plan, work, picture):
+    """Draws how a run parts from the one with a nanosecond more."""
+    later = work / "later.yaml"
+    later.write_text(plan.read_text().replace("delay: 1002ns", "delay: 1003ns"))
+    runs = [work / "run", work / "later"]
+    for of, out in zip([plan, later], runs):
+        run(of, out)
+    done = subprocess.run([MIDWIRE, "diff", "--picture", picture, *runs], stdout=subprocess.PIPE, text=True, check=False)
+    print("the butterfly:", done.stdout.split("Packets")[1].split("Picture")[0].strip())
+
+
 def main():
     """Makes all figures."""
     for plan in sorted((ROOT / "plans/deter").glob("*.yaml")):
-        with tempfile.TemporaryDirectory() as work:
-            run = pathlib.Path(work) / "run"
-            done = subprocess.run([MIDWIRE, "run", plan, "--out", run], stdout=subprocess.PIPE, text=True, check=False)
-            if done.returncode:
-                sys.exit(f"{plan.name}: {done.stdout}")
-            page = (run / "report.html").read_text()
-        (ROOT / f"docs/figures/deter-{plan.stem}.svg").write_text(figure(page))
+        picture = ROOT / f"docs/figures/deter-{plan.stem}.svg"
+        with tempfile.TemporaryDirectory() as directory:
+            work = pathlib.Path(directory)
+            if plan.stem == "butterfly":
+                butterfly(plan, work, picture)
+            else:
+                picture.write_text(figure(run(plan, work / "run")))
+        xml.dom.minidom.parse(str(picture))
 
 
 if __name__ == "__main__":

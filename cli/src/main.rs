@@ -50,6 +50,9 @@ enum Command {
         /// Directories of the runs
         #[arg(num_args = 2, value_names = ["RUN", "OTHER"])]
         runs: Vec<PathBuf>,
+        /// Draw it: what both send over time, and how far apart the times of their packets are (SVG)
+        #[arg(long, value_name = "FILE")]
+        picture: Option<PathBuf>,
     },
     /// Search for plans that show something wrong with NICs
     Fuzz(fuzz::Fuzz),
@@ -131,7 +134,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run.carry_out(),
         Command::Rerun(rerun) => rerun.carry_out(),
         Command::Retrace(retrace) => retrace.carry_out(),
-        Command::Diff { runs } => rerun::diff(&runs),
+        Command::Diff { runs, picture } => rerun::diff(&runs, picture.as_deref()),
         Command::Fuzz(fuzz) => fuzz.carry_out(),
         Command::Validate { plans } => validate(&plans),
         Command::Schema { target: false } => print_json(&plan::schema()).map(|()| 0),

@@ -2,7 +2,7 @@
 //! `midwire rerun`.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use midwire_control::run_file::RunFile;
@@ -62,8 +62,8 @@ fn trace(text: &str) -> Result<Trace, String> {
         .map_err(|_| "expected tcp_probe, tcp_retransmit or sockets".to_owned())
 }
 
-/// Compares two runs; the exit code.
-pub fn diff(runs: &[PathBuf]) -> Result<u8, Failure> {
+/// Compares two runs, and draws how they part; the exit code.
+pub fn diff(runs: &[PathBuf], picture: Option<&Path>) -> Result<u8, Failure> {
     let [a, b] = runs else {
         return Err(Failure::environment("two runs are compared"));
     };
@@ -74,6 +74,12 @@ pub fn diff(runs: &[PathBuf]) -> Result<u8, Failure> {
     if !proof.holds() {
         let parting = rerun::parting(directories)?;
         say(&format!("\nPackets  {}", parting.text().trim_end()))?;
+    }
+    if let Some(file) = picture {
+        let svg = rerun::picture(directories)?;
+        std::fs::write(file, svg)
+            .map_err(|e| Failure::environment(format!("can't write {}: {e}", file.display())))?;
+        say(&format!("Picture  {}", file.display()))?;
     }
     Ok(exit_code(&proof))
 }

@@ -195,3 +195,47 @@ fn a_slow_reader_closes_the_window() {
         assert!(opens.is_some_and(|(time, ..)| time - at <= 100_000));
     }
 }
+
+/// What `midwire diff` says of a case and of the same with its frame held back by 1 ns more.
+fn a_nanosecond_more(case: &str, change: impl Fn(&str) -> String) -> String {
+    let [run, later] = [("1002ns", "1002ns"), ("1002ns", "1003ns")].map(|(from, to)| {
+        let run = Run::of(case, |text| change(text).replace(from, to));
+        assert!(run.passed, "{to}: {}", run.json["verdict"]);
+        run
+    });
+    let picture = run.directory.path().join("picture.svg");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_midwire"));
+    let command = command.arg("diff").arg("--picture").arg(&picture);
+    let runs = [&run, &later].map(|run| run.directory.path().join("run"));
+    let output = command.args(runs).output().expect("midwire starts");
+    // The delay itself differs in any case.
+    assert_eq!(output.status.code(), Some(1));
+    let svg = fs::read_to_string(picture).expect("a picture");
+    assert!(svg.contains("connection 2 a-to-b, second run"));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn a_nanosecond_makes_another_run() {
+    let diff = a_nanosecond_more("butterfly.yaml", str::to_owned);
+    let (_, packets) = diff.split_once("Packets").expect("a comparison");
+    let mut words = packets.split_whitespace();
+    let [both, first] = [0, 3].map(|n| words.nth(n).and_then(|w| w.parse::<u64>().ok()));
+    assert!(both > Some(10_000) && first > Some(5_000), "{packets}");
+    // Nothing moves by a nanosecond for most of a second, and then by far more.
+    let part = packets.lines().nth(2).expect("where they part");
+    let at: Vec<&str> = part.split_whitespace().skip(1).take(2).collect();
+    let after = at[0].parse::<f64>().expect("a time");
+    assert!(at[1] == "s" || (at[1] == "ms" && after > 900.0), "{part}");
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn a_queue_takes_up_a_nanosecond_of_cubic() {
+    let diff = a_nanosecond_more("butterfly.yaml", |text| text.replace("bbr", "cubic"));
+    assert!(
+        diff.contains("0 only in the first, 0 only in the second"),
+        "{diff}"
+    );
+}

@@ -2,10 +2,12 @@
 //! Whether two captures are the same, and where they part.
 
 mod parting;
+mod picture;
 
 use midwire_trace::{Capture, Record};
 
 pub use parting::{Parting, Step};
+pub use picture::picture;
 
 use crate::text::{Align::Left, columns};
 

@@ -80,6 +80,19 @@ pub fn parting(directories: [&Path; 2]) -> Result<Parting, Error> {
     Ok(Parting::of([&first?, &second?]))
 }
 
+/// The picture of how two runs part, as SVG.
+pub fn picture(directories: [&Path; 2]) -> Result<String, Error> {
+    let [first, second] = directories.map(capture);
+    compare::picture([&first?, &second?]).map_err(|e| Error::Figure {
+        of: format!(
+            "how {} and {} part",
+            directories[0].display(),
+            directories[1].display()
+        ),
+        reason: e.to_string(),
+    })
+}
+
 fn capture(directory: &Path) -> Result<Capture, Error> {
     Capture::open(directory.join(files::CAPTURE)).map_err(|e| Error::Rerun {
         path: directory.to_owned(),

@@ -36,36 +36,29 @@ pub struct Step {
 
 impl Parting {
     /// Of two captures.
-    pub fn of([first, second]: [&Capture; 2]) -> Self {
-        let mut others: HashMap<Key, Nanos> = HashMap::new();
-        arrivals(second, |_, key, time| {
-            others.insert(key, time);
-        });
+    pub fn of(captures: [&Capture; 2]) -> Self {
         let mut parting = Self {
             both: 0,
             only: [0, 0],
             steps: Vec::new(),
         };
-        let (mut start, mut digits) = (None, 0);
-        arrivals(first, |number, key, time| {
-            let start = *start.get_or_insert(time);
-            let Some(other) = others.remove(&key) else {
+        let mut digits = 0;
+        parting.only[1] = pairs(captures, |number, after, apart| {
+            let Some(apart) = apart else {
                 parting.only[0] += 1;
                 return;
             };
             parting.both += 1;
-            let apart = time.since(other).0.max(other.since(time).0);
-            let now = apart.checked_ilog10().map_or(0, |log| log + 1);
+            let now = apart.0.checked_ilog10().map_or(0, |log| log + 1);
             if now > digits {
                 digits = now;
                 parting.steps.push(Step {
                     number,
-                    after: time.since(start),
-                    apart: Nanos(apart),
+                    after,
+                    apart,
                 });
             }
         });
-        parting.only[1] = others.len() as u64;
         parting
     }
 
@@ -91,6 +84,27 @@ impl Parting {
         }
         text
     }
+}
+
+/// Calls `hear` with each packet that came in in the first run: its number, when it came, from the
+/// first on, and by how much earlier or later in the second run, if there too. Returns how many came
+/// only there.
+pub(super) fn pairs(
+    [first, second]: [&Capture; 2],
+    mut hear: impl FnMut(u64, Nanos, Option<Nanos>),
+) -> u64 {
+    let mut others: HashMap<Key, Nanos> = HashMap::new();
+    arrivals(second, |_, key, time| {
+        others.insert(key, time);
+    });
+    let mut start = None;
+    arrivals(first, |number, key, time| {
+        let after = time.since(*start.get_or_insert(time));
+        let apart = others.remove(&key);
+        let apart = apart.map(|other| time.since(other).max(other.since(time)));
+        hear(number, after, apart);
+    });
+    others.len() as u64
 }
 
 /// Calls `hear` with number, key and time of each packet that came in.
