@@ -355,7 +355,7 @@ fn completions(runs: &[Facts]) -> Drawn {
             names: ["lose a packet", "lose none"],
             below: "queue pairs that lose a packet",
             label: &decade,
-            scale: (1e4, (1e4..1e9).log_scale()),
+            scale: (1e4, (1e4..1e10).log_scale()),
             groups: own.map(group).collect(),
         }
         .draw(area)
