@@ -368,10 +368,11 @@ impl Card {
         let learnt = shared.registers.read(regs::CONNECTIONS)?;
         let mut bus = lock(&shared.table);
         let learnt = learnt.min(shared.info.connections);
-        let declared = bus.declared.iter().rev().map(|&n| u32::from(n));
-        let numbers: Vec<u32> = (0..learnt)
+        let declared = bus.declared.iter().map(|&n| u32::from(n));
+        let mut numbers: Vec<u32> = (0..learnt)
             .chain(declared.filter(|&n| n >= learnt))
             .collect();
+        numbers.sort_unstable();
         let mut connections = Vec::with_capacity(numbers.len());
         for number in numbers {
             let row = bus.read(

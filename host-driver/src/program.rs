@@ -22,7 +22,7 @@ pub struct Program {
     /// A connection is followed when one of these admits the packet that opens it.
     pub selectors: Vec<Selector>,
     /// RoCE connections known beforehand. Number `i` of them is connection
-    /// [`CardInfo::declared_number`]`(i)`.
+    /// [`CardInfo::declared_number`]`(i)`, or `i` when nothing is learnt, for want of selectors.
     pub declared: Vec<DeclaredConnection>,
     /// What happens where.
     pub positions: Vec<PositionEvents>,
@@ -454,7 +454,13 @@ impl Program {
         for (index, connection) in self.declared.iter().enumerate() {
             let wrong = wrong("declared connection", index);
             let key = connection.key().map_err(&wrong)?;
-            let number = card.declared_number(index).ok_or_else(|| {
+            let number = match self.selectors.is_empty() {
+                true => u16::try_from(index)
+                    .ok()
+                    .filter(|n| u32::from(*n) < card.connections),
+                false => card.declared_number(index),
+            };
+            let number = number.ok_or_else(|| {
                 wrong(format!("the card follows {} connections", card.connections))
             })?;
             if let Some(first) = seen.insert(key, index) {

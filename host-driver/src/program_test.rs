@@ -440,10 +440,13 @@ fn declared_connections_are_checked() {
     };
     assert!(refuse(bad).contains("one IP version"));
 
-    let program = Program {
+    let mut program = Program {
         declared: vec![good.clone()],
         ..Program::default()
     };
+    // Nothing is learnt, so that there are no others.
+    assert_eq!(rows(&program, Table::Connection)[0].index, 0);
+    program.selectors = vec![Selector::any(Transport::Roce)];
     let connection = &rows(&program, Table::Connection)[0];
     assert_eq!(connection.index, 1023);
     assert_eq!(connection.row.get(65, 2), 0, "no base was declared");

@@ -441,6 +441,7 @@ fn slots_and_connections_read_back() {
         first_psn: Some(0xff_fffe),
     };
     let program = Program {
+        selectors: vec![Selector::any(Transport::Tcp)],
         declared: vec![queue_pair],
         positions: vec![drop_first(Lane::BtoA, 1023, Position::Psn(7))],
         ..Program::default()

@@ -216,7 +216,8 @@ fn roce_positions_go_on_through_the_wrap() {
 fn a_declared_connection_begins_where_it_is_told() {
     let path = Path::ipv6(0, 0);
     let rig = Rig::new(&Settings::new(Width::W512));
-    let number = rig.card.info().declared_number(0).expect("a number");
+    // Nothing else is counted.
+    let number = 0;
     let declared = DeclaredConnection {
         lane: Lane::AtoB,
         source: path.src.ip(),
