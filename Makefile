@@ -7,6 +7,7 @@
 # make suite  tests all model NICs, and writes docs/suite.md with its figures
 # make deter  draws the pictures of docs/deter.md
 # make hosts  builds the kernel and the initramfs of Linux hosts in virtual time, from Debian's packages
+# make agent  builds the program that sends RDMA traffic from hosts, with verbs
 # make test-hosts  tests these
 # make bench  measures and prints; slow figures never run in the tests
 # make regs   regenerates what comes from the register map
@@ -20,7 +21,7 @@ MIDWIRE := target/release/midwire
 CARGO := cargo
 CARGO_FLAGS := --release --locked
 
-.PHONY: demo test deter hosts test-hosts bench suite build tools regs lint prove synth test-rtl test-rust format clean need
+.PHONY: demo test deter agent hosts test-hosts bench suite build tools regs lint prove synth test-rtl test-rust format clean need
 
 demo: build
 	$(MIDWIRE) run plans/tcp-retransmit.yaml
@@ -68,7 +69,10 @@ deter: build hosts
 hosts:
 	python3 -B hosts/build.py
 
-test-hosts: tools hosts
+agent:
+	CARGO=$(CARGO) python3 -B tools/agent.py
+
+test-hosts: tools hosts agent
 	$(CARGO) test $(CARGO_FLAGS) -p midwire-cli -- --ignored --test-threads 1
 
 # Findings are what it is for.

@@ -41,6 +41,14 @@ pub enum Error {
         /// The last lines on its console.
         console: String,
     },
+    /// An agent that can't do what it is asked for, or can't be reached.
+    #[error("agent at port {port}: {what}")]
+    Agent {
+        /// The port of its host.
+        port: Port,
+        /// What happened, and what to do.
+        what: String,
+    },
     /// An option of a host that cannot be granted.
     #[error("host {port}: {message}")]
     Option {

@@ -21,12 +21,13 @@
 //! # drop((port_a, port_b)); Ok(()) }
 //! ```
 
+pub mod agent;
 mod error;
 mod host;
 pub mod linux;
 mod netlink;
 mod options;
-mod payload;
+pub mod payload;
 pub mod privilege;
 pub mod rnic;
 mod tap;

@@ -6,13 +6,13 @@ use midwire_trace::chance::mix;
 
 /// A stream of pseudo-random bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stream {
+pub struct Stream {
     key: u64,
 }
 
 impl Stream {
     /// The stream of one direction of one connection.
-    pub(crate) fn new(seed: u64, connection: u32, from_opener: bool) -> Stream {
+    pub fn new(seed: u64, connection: u32, from_opener: bool) -> Stream {
         let name = u64::from(connection) << 1 | u64::from(from_opener);
         Stream {
             key: mix(seed ^ mix(name)),
@@ -20,7 +20,7 @@ impl Stream {
     }
 
     /// Fills `bytes` with the stream from `offset` on.
-    pub(crate) fn fill(self, offset: u64, bytes: &mut [u8]) {
+    pub fn fill(self, offset: u64, bytes: &mut [u8]) {
         let head = ((8 - offset % 8) % 8).min(bytes.len() as u64) as usize;
         let (first, rest) = bytes.split_at_mut(head);
         let skip = (offset % 8) as usize;

@@ -30,7 +30,8 @@ pub use dcqcn::{CnpScope, NotificationPoint, ReactionPoint};
 pub use faults::{Fault, Profile};
 pub use nic::Rnic;
 pub use qp::QpConfig;
-pub use testbed::{MAX_MESSAGE, Plug, QpReport, RdmaReport, RdmaTransfer, Testbed};
+pub(crate) use testbed::rate;
+pub use testbed::{MAX_MESSAGE, Plug, QpReport, RdmaNics, RdmaReport, RdmaTransfer, Testbed};
 pub use transfer::{CompletionTimes, Flow, Message, Transfer, TransferConfig};
 
 /// Picoseconds of virtual time.
@@ -77,7 +78,8 @@ impl Operation {
         !matches!(self, Operation::Send | Operation::Write)
     }
 
-    pub(crate) fn is_atomic(self) -> bool {
+    /// Whether it changes 8 bytes of the peer's memory.
+    pub fn is_atomic(self) -> bool {
         matches!(self, Operation::FetchAdd | Operation::CompareSwap)
     }
 }

@@ -25,7 +25,7 @@ const OUT_OF_BAND: Picoseconds = 100 * MICROSECOND;
 pub const MAX_MESSAGE: u64 = 1 << 31;
 
 /// RDMA traffic: `qps` queue pairs from one NIC to the other.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RdmaTransfer {
     /// The NIC that asks; the other one answers.
     pub from: Port,
@@ -67,8 +67,22 @@ pub struct RdmaTransfer {
     pub dscp: u8,
 }
 
+impl RdmaTransfer {
+    /// Bytes of all messages of a queue pair.
+    pub fn bytes(&self) -> u64 {
+        let turn = self.operations.len() as u64;
+        let of = |(n, operation): (u64, &Operation)| {
+            let times = self.messages.saturating_sub(n).div_ceil(turn);
+            times.saturating_mul(if operation.is_atomic() { 8 } else { self.size })
+        };
+        (0..).zip(&self.operations).map(of).sum()
+    }
+}
+
 struct Entry {
     from: Port,
+    /// Bytes of each queue pair.
+    bytes: u64,
     transfer: usize,
     /// Places of the queue pairs at port A and at port B.
     qps: Vec<[usize; 2]>,
@@ -99,6 +113,7 @@ impl Testbed {
         for transfer in transfers {
             let mut entry = Entry {
                 from: transfer.from,
+                bytes: transfer.bytes(),
                 transfer: 0,
                 qps: Vec::new(),
                 facts: Vec::new(),
@@ -219,12 +234,13 @@ impl Testbed {
     pub fn receive(&mut self, port: Port, at: Picoseconds, frame: Frame) {
         self.nics[port as usize].receive(at, frame);
     }
+}
 
-    /// What became of a transfer.
-    pub fn report(&self, number: usize) -> Option<RdmaReport> {
+impl RdmaNics for Testbed {
+    fn report(&self, number: usize) -> Option<RdmaReport> {
         let entry = self.entries.get(number)?;
         let transfer = self.transfer(number)?;
-        let (config, from) = (transfer.config(), entry.from as usize);
+        let from = entry.from as usize;
         let qps: Vec<QpReport> = transfer
             .flows()
             .iter()
@@ -260,16 +276,7 @@ impl Testbed {
             .zip(transfer.end())
             .map(|(begun, end)| end - begun);
         let bytes = qps.iter().map(|qp| qp.bytes).sum();
-        let wanted: u64 = (0..config.messages)
-            .map(|n| config.operations[(n % config.operations.len() as u64) as usize])
-            .map(|operation| {
-                if operation.is_atomic() {
-                    8
-                } else {
-                    config.size
-                }
-            })
-            .sum();
+        let wanted = entry.bytes;
         let whole = |qp: &QpReport| qp.error.is_none() && qp.wrong_bytes == 0 && qp.bytes == wanted;
         Some(RdmaReport {
             completed: duration.is_some() && qps.iter().all(whole),
@@ -285,17 +292,24 @@ impl Testbed {
         })
     }
 
-    /// Counters of the NIC at a port.
-    pub fn counters(&self, port: Port) -> BTreeMap<String, u64> {
+    fn counters(&self, port: Port) -> BTreeMap<String, u64> {
         self.nic(port).counters().by_name()
     }
 }
 
 /// Bit/s.
-fn rate(bytes: u64, time: Option<Picoseconds>) -> Option<u64> {
+pub(crate) fn rate(bytes: u64, time: Option<Picoseconds>) -> Option<u64> {
     let time = time.filter(|time| *time > 0)?;
     let rate = u128::from(bytes) * u128::from(BIT_PICOSECONDS) / u128::from(time);
     u64::try_from(rate).ok()
+}
+
+/// Two NICs that have sent each other RDMA messages.
+pub trait RdmaNics {
+    /// What became of a transfer; nothing when it was not even prepared.
+    fn report(&self, number: usize) -> Option<RdmaReport>;
+    /// Counters of the NIC at a port.
+    fn counters(&self, port: Port) -> BTreeMap<String, u64>;
 }
 
 /// What became of a transfer.

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The end that answers: has receives posted, and says what has arrived.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use midwire_endpoints::agent::protocol::Arrived;
+use midwire_endpoints::rnic::Operation;
+
+use crate::error::Error;
+use crate::transfer::{Lane, Transfer, Wait, id, lane_of, receives};
+
+const PICOSECONDS: u64 = 1000;
+
+/// Receives of a queue pair.
+#[derive(Clone, Copy, Default)]
+struct Inbox {
+    posted: u64,
+    completed: u64,
+    arrived: Arrived,
+}
+
+/// A transfer that is served.
+pub struct Service<'a> {
+    transfer: &'a Transfer,
+    inboxes: Vec<Inbox>,
+}
+
+impl<'a> Service<'a> {
+    /// Posts receives.
+    pub fn new(transfer: &'a Transfer) -> Result<Self, Error> {
+        let mut service = Self {
+            transfer,
+            inboxes: vec![Inbox::default(); transfer.lanes.len()],
+        };
+        for lane in 0..transfer.lanes.len() {
+            for _ in 0..receives(&transfer.config) {
+                service.post(lane)?;
+            }
+        }
+        Ok(service)
+    }
+
+    /// The message that the n-th receive takes.
+    fn message(&self, n: u64) -> u64 {
+        let operations = &self.transfer.config.operations;
+        let sends = (0..)
+            .zip(operations)
+            .filter(|(_, o)| **o == Operation::Send);
+        let sends: Vec<u64> = sends.map(|(place, _)| place).collect();
+        let count = sends.len().max(1) as u64;
+        let place = sends.get((n % count) as usize).copied().unwrap_or(0);
+        n / count * operations.len() as u64 + place
+    }
+
+    /// Posts a receive, if there is a message for it.
+    fn post(&mut self, index: usize) -> Result<(), Error> {
+        let Transfer {
+            config,
+            layout,
+            lanes,
+            ..
+        } = self.transfer;
+        let lane = &lanes[index];
+        let n = self.inboxes[index].posted;
+        let message = self.message(n);
+        if message >= config.messages {
+            return Ok(());
+        }
+        layout.spoil(&lane.pair.memory, lane.start, message, lane.incoming);
+        let length = u32::try_from(config.size).unwrap_or(u32::MAX);
+        let place = lane.start + layout.incoming(message);
+        lane.pair.post_receive(id(index, n), place, length)?;
+        self.inboxes[index].posted += 1;
+        Ok(())
+    }
+
+    /// Takes what comes in, and posts receives again, until there is something else to do; nothing
+    /// when there are none.
+    pub fn serve(&mut self, mut is_over: impl FnMut() -> bool) -> Result<(), Error> {
+        let repost = Duration::from_nanos(self.transfer.config.repost / PICOSECONDS);
+        let (mut found, mut wait) = (Vec::new(), Wait::new());
+        let mut due: VecDeque<(Instant, usize)> = VecDeque::new();
+        while self.inboxes.iter().any(|inbox| inbox.posted > 0) && !is_over() {
+            let now = wait.poll(&self.transfer.receives, &mut found)?;
+            for completion in found.drain(..).filter(|c| c.error.is_none()) {
+                let index = lane_of(completion.id);
+                self.take(index, completion.bytes.into());
+                due.push_back((now + repost, index));
+            }
+            while let Some((_, index)) = due.pop_front_if(|(at, _)| *at <= now) {
+                self.post(index)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, index: usize, bytes: u64) {
+        let Transfer {
+            config,
+            layout,
+            lanes,
+            ..
+        } = self.transfer;
+        let (lane, message) = (&lanes[index], self.message(self.inboxes[index].completed));
+        let missing = layout.missing(&lane.pair.memory, lane.start, message, lane.incoming);
+        let inbox = &mut self.inboxes[index];
+        inbox.completed += 1;
+        inbox.arrived.bytes += bytes;
+        inbox.arrived.wrong_bytes += missing + bytes.abs_diff(config.size);
+    }
+
+    /// What has arrived, when the other end has seen so many messages of each queue pair completed.
+    pub fn check(&self, messages: &[u64]) -> Vec<Arrived> {
+        let lanes = self.transfer.lanes.iter().zip(&self.inboxes).zip(messages);
+        lanes
+            .map(|((lane, inbox), completed)| Arrived {
+                wrong_bytes: inbox.arrived.wrong_bytes + self.wrong(lane, inbox, *completed),
+                ..inbox.arrived
+            })
+            .collect()
+    }
+
+    /// What is wrong in the memory now. A slot that waits for a message again has been made so.
+    fn wrong(&self, lane: &Lane, inbox: &Inbox, completed: u64) -> u64 {
+        let Transfer { config, layout, .. } = self.transfer;
+        let waits: Vec<u64> = (inbox.completed..inbox.posted)
+            .map(|n| layout.slot(self.message(n)))
+            .collect();
+        let comes_here = |message: &u64| {
+            let turn = config.operations.len() as u64;
+            let operation = config.operations[(message % turn) as usize];
+            matches!(operation, Operation::Send | Operation::Write)
+                && !waits.contains(&layout.slot(*message))
+        };
+        let last = layout.last(completed).filter(comes_here);
+        layout.wrong_bytes(&lane.pair.memory, lane.start, last, lane.incoming)
+    }
+}
