@@ -174,6 +174,7 @@ mod tests {
             memory_mib: 128,
             seed: 1,
             files: Vec::new(),
+            agent: None,
             patience: Duration::from_secs(30),
             shows_state: false,
             trace: Vec::new(),

@@ -6,8 +6,8 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,60 +17,9 @@ use midwire_trace::{Capture, Lane, Nanos, Port, Record, Tap};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A plan in a directory of its own.
-struct Plan(TempDir);
+mod common;
 
-impl Plan {
-    /// With `options` for each host.
-    fn new(options: &str, body: &str) -> Self {
-        let host = |n| format!("{{linux: {{address: 10.77.0.{n}/24, {options}}}}}");
-        let plan = Self(TempDir::new().expect("temporary directory"));
-        let text = format!(
-            "version: 1\nname: test\nendpoints:\n  a: {}\n  b: {}\n{body}",
-            host(1),
-            host(2)
-        );
-        fs::write(plan.path("plan.yaml"), text).expect("plan written");
-        plan
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn command(&self, out: &str, more: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_midwire"));
-        command
-            .arg("run")
-            .arg(self.path("plan.yaml"))
-            .arg("--out")
-            .arg(self.path(out))
-            .args(more);
-        command
-    }
-
-    fn run(&self, out: &str, more: &[&str]) -> Output {
-        self.command(out, more).output().expect("midwire starts")
-    }
-
-    /// Runs it to its end; its capture.
-    fn capture(&self, out: &str, more: &[&str]) -> Vec<u8> {
-        let output = self.run(out, more);
-        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
-        fs::read(self.path(out).join("capture.mwc")).expect("a capture")
-    }
-}
-
-/// `run.json` of a run.
-fn run_file(run: &Path) -> Value {
-    let text = fs::read(run.join("run.json")).expect("run.json");
-    serde_json::from_slice(&text).expect("JSON")
-}
-
-fn said(output: &Output) -> String {
-    let both = [&output.stdout[..], &output.stderr].concat();
-    String::from_utf8_lossy(&both).into_owned()
-}
+use common::{Plan, run_file, said};
 
 /// Processes that live in a directory.
 fn processes_in(directory: &Path) -> usize {
@@ -491,6 +440,10 @@ fn soft_roce_recovers_the_same_in_every_run() {
     assert_eq!(
         recoveries("linux-roce-verbs.yaml"),
         ["sequence-nak", "timeout", "implied-nak", "timeout"]
+    );
+    assert_eq!(
+        recoveries("linux-rdma.yaml"),
+        ["sequence-nak", "timeout", "sequence-nak", "implied-nak"]
     );
 }
 

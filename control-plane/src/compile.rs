@@ -2,6 +2,7 @@
 //! From a plan to the driver's program, and the way back from a record to the plan's events.
 
 use midwire_driver as driver;
+use midwire_endpoints::agent::Flow;
 use midwire_trace::{Lane, Record, chance};
 
 use crate::answers::Templates;
@@ -90,6 +91,16 @@ pub fn compile(plan: &Plan, seed: u64) -> Compiled {
 }
 
 impl Compiled {
+    /// With connections that are known beforehand: they are counted in their order, and there are
+    /// no others.
+    pub fn of(mut self, flows: &[Flow]) -> Self {
+        if !flows.is_empty() {
+            self.program.selectors.clear();
+            self.program.declared = flows.iter().map(declared).collect();
+        }
+        self
+    }
+
     /// The map from what a record names (lane, slot, iteration) to events, with the slots that
     /// the card gave and nothing counted yet.
     pub fn records(&self, slots: &[driver::SlotId]) -> Vec<PositionRecord> {
@@ -171,6 +182,16 @@ pub fn comment(event: &Event, number: u32, iteration: u8) -> String {
         event.action,
         event.identity_text()
     )
+}
+
+fn declared(flow: &Flow) -> driver::DeclaredConnection {
+    driver::DeclaredConnection {
+        lane: lane_from(flow.from),
+        source: flow.source,
+        destination: flow.destination,
+        queue_pair: flow.queue_pair,
+        first_psn: Some(flow.first_psn),
+    }
 }
 
 /// One for each transport that it leaves open.

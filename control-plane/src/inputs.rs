@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf, absolute};
 
+use midwire_endpoints::agent::program;
 use midwire_endpoints::linux::Image;
 use sha2::{Digest as _, Sha256};
 
@@ -13,8 +14,9 @@ use crate::Error;
 use crate::plan::{Endpoint, LinuxEndpoint, Plan};
 use crate::run_file::InputRecord;
 
-/// The files that a plan names, in a fixed order; kernel and initramfs too when it leaves them open.
+/// The files that a plan names, in a fixed order; those of its hosts too that it leaves open.
 fn paths(plan: &mut Plan) -> Vec<&mut PathBuf> {
+    let sends_rdma = plan.sends_rdma();
     let mut paths: Vec<&mut PathBuf> = Vec::new();
     for endpoint in plan.endpoints.both_mut() {
         match endpoint {
@@ -22,6 +24,9 @@ fn paths(plan: &mut Plan) -> Vec<&mut PathBuf> {
                 paths.push(host.kernel.get_or_insert_default());
                 paths.push(host.initramfs.get_or_insert_default());
                 paths.extend(&mut host.files);
+                if sends_rdma {
+                    paths.push(host.agent.get_or_insert_default());
+                }
             }
             Endpoint::Pcap(pcap) => paths.extend(&mut pcap.input),
             Endpoint::Tap(_) | Endpoint::Rnic(_) | Endpoint::External => {}
@@ -32,12 +37,19 @@ fn paths(plan: &mut Plan) -> Vec<&mut PathBuf> {
 
 /// Notes where the files of a plan in the directory `base` are, and what they hold.
 pub(crate) fn record(plan: &Plan, base: &Path) -> Result<Vec<InputRecord>, String> {
-    let mut plan = plan.clone();
+    let (mut plan, sends_rdma) = (plan.clone(), plan.sends_rdma());
     for endpoint in plan.endpoints.both_mut() {
         if let Endpoint::Linux(LinuxEndpoint {
-            kernel, initramfs, ..
+            kernel,
+            initramfs,
+            agent,
+            ..
         }) = endpoint
         {
+            if sends_rdma {
+                let named = agent.as_ref().map(|path| base.join(path));
+                *agent = Some(program(named.as_deref()).map_err(|e| e.to_string())?);
+            }
             let [k, i] = [&*kernel, &*initramfs].map(|path| path.as_ref().map(|p| base.join(p)));
             let image = Image::find(k.as_deref(), i.as_deref()).map_err(|e| e.to_string())?;
             (*kernel, *initramfs) = (Some(image.kernel), Some(image.initramfs));

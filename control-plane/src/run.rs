@@ -13,7 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use midwire_driver as driver;
 use midwire_endpoints as endpoints;
-use midwire_endpoints::rnic::RdmaReport;
+use midwire_endpoints::agent::{Flow, Session};
+use midwire_endpoints::rnic::{RdmaNics, RdmaReport};
 use midwire_endpoints::{linux, rnic, traffic};
 
 use crate::bench::{Capturing, CardProvider, CardRequest, Device, Feed, PortFeed, Provided};
@@ -215,6 +216,8 @@ struct Plugged {
     nics: Option<rnic::Plug>,
     /// Either of two Linux hosts in virtual time.
     linux: Option<linux::Plug>,
+    /// The connections, when agents have said which there are.
+    flows: Vec<Flow>,
     ports: [PortFeed; 2],
 }
 
@@ -253,6 +256,7 @@ impl Stage<'_> {
             hosts,
             nics,
             linux,
+            flows,
             ports,
         } = self.endpoints()?;
         if self.plan.time() == plan::CardTime::Virtual {
@@ -278,7 +282,7 @@ impl Stage<'_> {
         }
 
         self.step("loading events");
-        let compiled = compile::compile(self.plan, self.seed);
+        let compiled = compile::compile(self.plan, self.seed).of(&flows);
         let loaded = device.load(&compiled.program).map_err(said)?;
         self.recorded.positions = compiled.records(&loaded.slots);
         self.recorded.rules = compiled.rule_records(&loaded.rules);
@@ -317,7 +321,7 @@ impl Stage<'_> {
         }
         let mut read = self.read_card(&*device, &loaded);
         if let Some(nics) = &nics {
-            self.read_nics(&nics.bed());
+            self.read_nics(&*nics.bed());
         }
         if let Some(linux) = &linux {
             let pair = linux.pair();
@@ -327,7 +331,7 @@ impl Stage<'_> {
             read = read.and(noted.map(|records| self.recorded.inside = records));
             let counters = [endpoints::Port::A, endpoints::Port::B].map(|p| pair.counters(p));
             self.recorded.hosts = serde_json::to_value(counters).ok();
-            self.recorded.nics = linux_run::nics(self.plan, self.directory);
+            self.recorded.nics = linux_run::nics(self.plan, &pair, self.directory);
         }
         if let Some(hosts) = &hosts {
             let link = |port| hosts.at(port).counters().ok();
@@ -366,6 +370,7 @@ impl Stage<'_> {
                     hosts: Some(hosts),
                     nics: None,
                     linux: None,
+                    flows: Vec::new(),
                     ports: [PortFeed::Tap(a), PortFeed::Tap(b)],
                 }
             }
@@ -375,6 +380,7 @@ impl Stage<'_> {
                     hosts: None,
                     nics: Some(a.clone()),
                     linux: None,
+                    flows: Vec::new(),
                     ports: [PortFeed::Rnic(a), PortFeed::Rnic(b)],
                 }
             }
@@ -383,11 +389,13 @@ impl Stage<'_> {
                 if let Some((port, shell)) = self.shell.take() {
                     pair.set_shell(port, shell);
                 }
+                let flows = pair.session().map(Session::flows).unwrap_or_default();
                 let [a, b] = linux::Plug::both(pair);
                 Plugged {
                     hosts: None,
                     nics: None,
                     linux: Some(a.clone()),
+                    flows,
                     ports: [PortFeed::Linux(a), PortFeed::Linux(b)],
                 }
             }
@@ -395,6 +403,7 @@ impl Stage<'_> {
                 hosts: None,
                 nics: None,
                 linux: None,
+                flows: Vec::new(),
                 ports: [self.feed(a), self.feed(b)],
             },
         })
@@ -404,13 +413,7 @@ impl Stage<'_> {
         let config =
             |nic: &RnicEndpoint, port| nic.config(&self.plan.name, port, self.plan.byte_ps());
         let configs = [config(a, endpoints::Port::A), config(b, endpoints::Port::B)];
-        let transfers: Vec<_> = (self.plan.traffic.iter())
-            .filter_map(|traffic| match traffic {
-                Traffic::Rdma(rdma) => Some(rdma.transfer()),
-                _ => None,
-            })
-            .collect();
-        rnic::Testbed::new(configs, &transfers, self.seed)
+        rnic::Testbed::new(configs, &self.plan.transfers(), self.seed)
     }
 
     fn linux(&self, hosts: [&LinuxEndpoint; 2]) -> Step<linux::Pair> {
@@ -419,6 +422,7 @@ impl Stage<'_> {
             base: self.base,
             byte_ps: self.plan.byte_ps(),
             seed: self.seed,
+            sends_rdma: self.plan.sends_rdma(),
             until_ns: self
                 .recorded
                 .rerun
@@ -429,20 +433,9 @@ impl Stage<'_> {
     }
 
     /// What the NICs say of their traffic and of themselves.
-    fn read_nics(&mut self, bed: &rnic::Testbed) {
-        let entries = self.plan.traffic.iter().enumerate();
-        self.recorded.traffic = entries
-            .filter_map(|(index, traffic)| match traffic {
-                Traffic::Rdma(rdma) => Some(rdma_record(index, rdma, &bed.report(index)?)),
-                _ => None,
-            })
-            .collect();
-        self.recorded.nics = [endpoints::Port::A, endpoints::Port::B]
-            .map(|port| NicRecord {
-                endpoint: port,
-                counters: bed.counters(port),
-            })
-            .into();
+    fn read_nics(&mut self, nics: &dyn RdmaNics) {
+        self.recorded.traffic = rdma_records(self.plan, nics);
+        self.recorded.nics = rdma_counters(nics);
     }
 
     /// What is plugged into a port without a host.
@@ -780,6 +773,25 @@ pub(crate) fn tcp_what(tcp: &plan::TcpTraffic) -> String {
         "tcp {} {way} {}, {} × {}",
         tcp.from, tcp.to, tcp.connections, tcp.bytes
     )
+}
+
+/// What became of the RDMA traffic of a plan, which has none else.
+pub(crate) fn rdma_records(plan: &Plan, nics: &dyn RdmaNics) -> Vec<TrafficRecord> {
+    let entries = plan.traffic.iter().enumerate();
+    let record = |(index, traffic): (usize, &Traffic)| match traffic {
+        Traffic::Rdma(rdma) => Some(rdma_record(index, rdma, &nics.report(index)?)),
+        _ => None,
+    };
+    entries.filter_map(record).collect()
+}
+
+/// What the NICs at both ports have counted.
+pub(crate) fn rdma_counters(nics: &dyn RdmaNics) -> Vec<NicRecord> {
+    let record = |endpoint| NicRecord {
+        endpoint,
+        counters: nics.counters(endpoint),
+    };
+    [endpoints::Port::A, endpoints::Port::B].map(record).into()
 }
 
 fn rdma_record(index: usize, rdma: &plan::RdmaTraffic, report: &RdmaReport) -> TrafficRecord {

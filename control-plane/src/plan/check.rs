@@ -302,6 +302,15 @@ impl<'a> Checker<'a> {
         let n = i + 1;
         let classes = match (&self.plan.endpoints.a, &self.plan.endpoints.b) {
             (Endpoint::Rnic(a), Endpoint::Rnic(b)) => Some([a.ets.len(), b.ets.len()]),
+            (Endpoint::Linux(a), Endpoint::Linux(b)) if self.plan.sends_rdma() => {
+                for (side, host) in [("a", a), ("b", b)] {
+                    if !host.rdma {
+                        let message = format!("traffic {n}: expected rdma: true of host {side}");
+                        self.mistake(at!["endpoints", side, "linux"], message);
+                    }
+                }
+                Some([1, 1])
+            }
             _ => None,
         };
         match (traffic, classes) {
@@ -313,11 +322,11 @@ impl<'a> Checker<'a> {
             }
             (Traffic::Rdma(_), None) => self.mistake(
                 at!["traffic", i],
-                format!("traffic {n}: rdma goes between model NICs, expected rnic endpoints"),
+                format!("traffic {n}: rdma goes between NICs, expected rnic endpoints, or linux ones with rdma: true"),
             ),
             (_, Some(_)) => self.mistake(
                 at!["traffic", i],
-                format!("traffic {n}: model NICs run no programs, expected rdma: {{from: a, to: b, verb: write, …}}"),
+                format!("traffic {n}: NICs that send rdma run no programs, expected rdma: {{from: a, to: b, verb: write, …}}"),
             ),
             (_, None) => {}
         }
@@ -342,6 +351,10 @@ impl<'a> Checker<'a> {
     }
 
     fn selectors(&mut self) {
+        if self.plan.sends_rdma() && !self.plan.selectors.is_empty() {
+            let message = "agents say which connections there are: expected no selectors";
+            self.mistake(at!["selectors"], message);
+        }
         for (i, selector) in self.plan.selectors.iter().enumerate() {
             let n = i + 1;
             let Selector {

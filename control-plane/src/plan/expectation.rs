@@ -125,7 +125,7 @@ pub struct FindingsExpectation {
     pub at_most: Option<u64>,
 }
 
-/// Messages between model NICs that have to complete in time.
+/// RDMA messages that have to complete in time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompletionExpectation {

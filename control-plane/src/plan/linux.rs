@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use midwire_endpoints::agent;
 use midwire_endpoints::linux::{Config, Image, Link, Network, Trace, is_own};
 use midwire_endpoints::{Cidr, Mac, Neighbours, Port, Setting, TapHost, one_or_several};
 use schemars::JsonSchema;
@@ -67,6 +68,10 @@ pub struct LinuxEndpoint {
     /// Files that its commands find in their directory; relative to the plan.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<PathBuf>,
+    /// The program that sends the plan's `rdma` traffic; relative to the plan. By default the one
+    /// that `make agent` has made, beside `midwire`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<PathBuf>,
     /// The kernel: User-Mode Linux with time travel; relative to the plan. By default the one that
     /// `make hosts` has made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,6 +143,8 @@ pub struct LinuxPlace<'a> {
     pub seed: u64,
     /// Card time at which it is stopped to be looked at.
     pub until_ns: Option<u64>,
+    /// It sends RDMA messages by an agent.
+    pub sends_rdma: bool,
 }
 
 impl LinuxEndpoint {
@@ -169,7 +176,9 @@ impl LinuxEndpoint {
         let neighbour = || (other.mac(place.name, port.other()), other.address.clone());
         // bit/s and ps: 8 × 10¹² / 10⁶
         let byte_time = |mbps: u32| 8_000_000 / u64::from(mbps.max(1));
+        let agent = || agent::program(self.agent.as_ref().map(file).as_deref());
         Ok(Config {
+            agent: place.sends_rdma.then(agent).transpose()?,
             image: Image::find(kernel.as_deref(), initramfs.as_deref())?,
             link: Link {
                 mac: self.mac(place.name, port).0,

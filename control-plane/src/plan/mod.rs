@@ -20,6 +20,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use midwire_endpoints::rnic::RdmaTransfer;
 use midwire_endpoints::traffic::Direction;
 use midwire_endpoints::{Port, TapHost};
 use midwire_trace::Lane;
@@ -233,7 +234,7 @@ fn lane_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 pub enum Traffic {
     /// Built-in TCP transfer.
     Tcp(TcpTraffic),
-    /// RDMA messages between model NICs.
+    /// RDMA messages between NICs.
     Rdma(RdmaTraffic),
     /// Any program, run at an endpoint.
     Command(CommandTraffic),
@@ -480,6 +481,22 @@ impl Plan {
             Endpoint::Tap(_) | Endpoint::External => CardTime::Wall,
             Endpoint::Linux(_) | Endpoint::Pcap(_) | Endpoint::Rnic(_) => CardTime::Virtual,
         }
+    }
+
+    /// Whether hosts send RDMA messages by their agents, which tell the card of their queue pairs.
+    pub(crate) fn sends_rdma(&self) -> bool {
+        let hosts = matches!(self.endpoints.a, Endpoint::Linux(_));
+        hosts && self.traffic.iter().any(|t| matches!(t, Traffic::Rdma(_)))
+    }
+
+    /// The RDMA traffic, for NICs.
+    pub(crate) fn transfers(&self) -> Vec<RdmaTransfer> {
+        let entries = self.traffic.iter();
+        let transfer = |traffic: &Traffic| match traffic {
+            Traffic::Rdma(rdma) => Some(rdma.transfer()),
+            _ => None,
+        };
+        entries.filter_map(transfer).collect()
     }
 
     /// What a byte takes on a line of the card.

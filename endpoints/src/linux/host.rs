@@ -29,6 +29,10 @@ const NUM_BUFFERS: usize = 10;
 const LAST: Picoseconds = 10_000_000_000_000;
 const LAST_STEP: Picoseconds = 10_000_000;
 
+/// The console's driver has buffers of a page, and reads them in a while.
+const ORDER_BYTES: usize = 2048;
+const ORDER_GAP: usize = 20_000_000;
+
 /// How often a kernel that computes is looked at.
 const LOOK_MS: u16 = 100;
 
@@ -87,7 +91,7 @@ enum Action {
     Receive(u64, Vec<u8>),
     Interrupt,
     Sent(u64, u16),
-    Order(u64, String),
+    Order(u64, Vec<u8>),
 }
 
 pub(super) struct Host {
@@ -198,9 +202,14 @@ impl Host {
         self.queue(at, |number| Action::Receive(number, data));
     }
 
-    /// Queues a line for the first process.
-    pub fn order(&mut self, at: Picoseconds, text: String) {
-        self.queue(at, |number| Action::Order(number, text));
+    /// Queues a line for the first process, in pieces that its console has room for.
+    pub fn order(&mut self, at: Picoseconds, text: &str) {
+        for (at, piece) in (at..)
+            .step_by(ORDER_GAP)
+            .zip(text.as_bytes().chunks(ORDER_BYTES))
+        {
+            self.queue(at, |number| Action::Order(number, piece.to_vec()));
+        }
     }
 
     fn queue(&mut self, at: Picoseconds, action: impl FnOnce(u64) -> Action) {
@@ -233,7 +242,7 @@ impl Host {
             ["sh", "stdout", "stderr"].map(|kind| directory.join(format!("{name}.{kind}")));
         fs::write(sh, script).map_err(Error::host(self.port, "cannot write a script"))?;
         self.news.clear();
-        self.order(at, format!("run {name}\n"));
+        self.order(at, &format!("run {name}\n"));
         let (ended, mut lost, mut now) = (format!("end {name} "), Vec::new(), at);
         while now <= at + LAST {
             now = now.max(self.next()).saturating_add(LAST_STEP);
@@ -306,7 +315,7 @@ impl Host {
                 self.network.interrupt(TRANSMIT)?;
             }
             Action::Order(_, text) => {
-                if !self.orders.give_buffer(text.as_bytes())? {
+                if !self.orders.give_buffer(&text)? {
                     return Err(io::Error::other("its first process takes no orders"));
                 }
                 self.orders.interrupt(RECEIVE)?;

@@ -16,11 +16,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::affinity::Core;
+use super::agents::AGENT;
 use super::image::Image;
 
 pub(super) const CONSOLE: &str = "console.log";
 /// In a host's directory, as long as it runs.
-pub(super) const FILES: [&str; 5] = ["clock", "network", "orders", "linux", "initramfs"];
+pub(super) const FILES: [&str; 6] = ["clock", "network", "orders", "linux", "initramfs", AGENT];
 /// Where the kernel keeps what is its own.
 pub(super) const UML: &str = "uml";
 /// Of the console, for an error.

@@ -7,6 +7,7 @@
 //! else. `make hosts` makes kernel and initramfs.
 
 mod affinity;
+mod agents;
 mod at_end;
 mod clock;
 mod device;
@@ -32,6 +33,7 @@ pub use setup::Network;
 pub use tasks::{Kind, Limits, Task};
 pub use trace::{Call, Noted, Trace};
 
+use crate::agent::Session;
 use crate::rnic::{Frame, Picoseconds};
 use crate::traffic::CommandReport;
 use crate::{Error, Port};
@@ -39,7 +41,7 @@ use affinity::Core;
 use at_end::AtEnd;
 use host::Host;
 use machine::{Boot, Machine, Stop};
-use tasks::{Done, Tasks};
+use tasks::{Done, REACTION, Tasks};
 
 /// A host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,6 +64,8 @@ pub struct Config {
     pub seed: u64,
     /// Files that its commands find where they begin.
     pub files: Vec<PathBuf>,
+    /// The program that sends RDMA messages.
+    pub agent: Option<PathBuf>,
     /// How long it may compute, in wall time, while its clock stands still.
     pub patience: Duration,
     /// Whether it says at its end what its sockets, queues and counters are, see [`state`].
@@ -110,6 +114,10 @@ pub struct Pair {
     over: [bool; 2],
     at_end: [AtEnd; 2],
     tasks: Tasks,
+    /// What the hosts' agents do, instead of tasks.
+    session: Option<Session>,
+    /// How far the hosts have come without the card.
+    ahead: Option<Picoseconds>,
 }
 
 const SETUP: &str = "setup.sh";
@@ -148,6 +156,7 @@ pub fn is_own(name: &str) -> bool {
     };
     let others = [SETUP, COUNTERS, machine::CONSOLE, machine::UML];
     name.split_once('.').is_some_and(of_command)
+        || name == agents::STDERR
         || others.contains(&name)
         || machine::FILES.contains(&name)
         || trace::FILES.contains(&name)
@@ -202,6 +211,8 @@ impl Pair {
             over: [false; 2],
             at_end,
             tasks: Tasks::new(tasks, limits),
+            session: None,
+            ahead: None,
         })
     }
 
@@ -210,8 +221,11 @@ impl Pair {
         self.at_end[index(port)].shell = Some(shell);
     }
 
-    /// Lets the hosts' clocks begin at this time.
+    /// Lets the hosts' clocks begin at this time, or go on from then when they have begun.
     pub fn begin(&mut self, origin: Picoseconds) {
+        if let Some(ahead) = self.ahead {
+            return self.go_on(origin.max(ahead));
+        }
         self.hosts.iter_mut().for_each(|host| host.begin(origin));
         self.tasks.begin(origin);
     }
@@ -242,11 +256,19 @@ impl Pair {
         host.advance(to.min(self.tasks.end), sent)?;
         let mut orders = Vec::new();
         for (at, line) in std::mem::take(&mut host.news) {
-            let heard = self.tasks.hear(at, &line, &mut orders);
-            heard.map_err(|what| host.broken(what))?;
+            match &mut self.session {
+                Some(session) if line.starts_with('{') => {
+                    let told = session.hear(port, &line)?.into_iter();
+                    orders.extend(told.map(|(on, text)| (at + REACTION, on, text)));
+                }
+                _ => {
+                    let heard = self.tasks.hear(at, &line, &mut orders);
+                    heard.map_err(|what| host.broken(what))?;
+                }
+            }
         }
         for (at, on, text) in orders {
-            self.hosts[index(on)].order(at, text);
+            self.hosts[index(on)].order(at, &text);
         }
         if to >= self.tasks.end {
             self.over[index(port)] = true;
@@ -341,6 +363,9 @@ fn write_files(directory: &Path, config: &Config) -> std::io::Result<()> {
             .file_name()
             .ok_or(std::io::ErrorKind::InvalidFilename)?;
         fs::copy(file, directory.join(name))?;
+    }
+    if let Some(agent) = &config.agent {
+        fs::copy(agent, directory.join(agents::AGENT))?;
     }
     let settings = trace::settings(&config.trace, config.memory_mib);
     fs::write(directory.join(trace::SETTINGS), settings)?;

@@ -43,7 +43,7 @@ pub(super) struct Done {
 
 /// From news of a host to the order that follows. Longer than any span of the calendar, so that
 /// no host has run past it.
-const REACTION: Picoseconds = 100_000_000;
+pub(super) const REACTION: Picoseconds = 100_000_000;
 /// How long a stopped command may take to end.
 const GRACE: Picoseconds = 1_000_000_000_000;
 /// The least age of a host at its first command: some programs take a clock below one second for
@@ -83,6 +83,10 @@ pub(super) type Order = (Picoseconds, Port, String);
 pub(super) struct Tasks {
     tasks: Vec<(Task, State)>,
     limits: Limits,
+    /// Instead of tasks, agents take the orders until they end.
+    has_agents: bool,
+    /// Those that run.
+    agents_left: usize,
     /// Hosts that are not set up yet.
     starting: usize,
     /// The last task that was begun, until all but those in the background have ended.
@@ -96,10 +100,17 @@ impl Tasks {
         Self {
             tasks: tasks.into_iter().map(|task| (task, State::Waits)).collect(),
             limits,
+            has_agents: false,
+            agents_left: 2,
             starting: 2,
             current: None,
             end: BOOT,
         }
+    }
+
+    /// Has both hosts run agents instead of tasks.
+    pub fn use_agents(&mut self) {
+        self.has_agents = true;
     }
 
     /// The hosts start at this time.
@@ -142,9 +153,22 @@ impl Tasks {
                 if self.starting == 0 {
                     let now = now + SETTLED;
                     self.end = self.limits.no_later(now + self.limits.traffic);
-                    self.next(now, 0, orders);
+                    if self.has_agents {
+                        let order = |on| (now + REACTION, on, "agent\n".to_owned());
+                        orders.extend([Port::A, Port::B].map(order));
+                        self.end = self.limits.no_later(self.end + GRACE);
+                    } else {
+                        self.next(now, 0, orders);
+                    }
                 }
             }
+            ["left", "0"] => {
+                self.agents_left = self.agents_left.saturating_sub(1);
+                if self.agents_left == 0 {
+                    self.settle(now, orders);
+                }
+            }
+            ["left", _] => return Err("its agent has broken down, see agent.stderr"),
             ["failed"] => {
                 return Err("it could not be set up as the plan says");
             }

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Agents that send RDMA messages, in Linux hosts in virtual time with Soft-RoCE.
+//!
+//! They need what `make hosts` and `make agent` make; `make test-hosts` runs them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use midwire_trace::{Capture, Tap};
+use serde_json::Value;
+
+mod common;
+
+use common::{Plan, run_file, said};
+
+const HOST: &str = "rate_mbps: 10000, delay: 2us, rdma: true";
+
+/// An entry of the traffic, and events.
+fn body(traffic: &str, events: &str) -> String {
+    format!("traffic:\n  - rdma: {{from: a, to: b, {traffic}}}\nevents: [{events}]\n")
+}
+
+fn number(value: &Value) -> u64 {
+    value
+        .as_u64()
+        .unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// Runs a plan, with this status; `run.json`.
+fn run(plan: &Plan, status: i32) -> Value {
+    let output = plan.run("run", &[]);
+    assert_eq!(output.status.code(), Some(status), "{}", said(&output));
+    run_file(&plan.path("run"))
+}
+
+/// What a host's kernel has counted at the end, by the console and not by the agent.
+fn counted(plan: &Plan, host: &str, name: &str) -> u64 {
+    let file = plan.path(&format!("run/host-{host}/rdma-counters"));
+    let text = fs::read_to_string(file).expect("counters");
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    line.expect("the counter").trim().parse().expect("a number")
+}
+
+/// Of each verb: its traffic, the event that loses a packet of it, and that packet's connection.
+const VERBS: [(&str, &str, u32); 3] = [
+    (
+        "verb: write, messages: 10, size: 32KiB",
+        "connection: 0, direction: a-to-b, psn: 40",
+        0,
+    ),
+    (
+        "verb: send, messages: 10, size: 32KiB",
+        "connection: 0, direction: a-to-b, psn: 40",
+        0,
+    ),
+    (
+        "verb: read, messages: 10, size: 32KiB",
+        "connection: 1, direction: b-to-a, psn: 40",
+        1,
+    ),
+];
+
+#[test]
+#[ignore = "needs make hosts and make agent"]
+fn verdicts_match_what_the_hosts_counted() {
+    for (traffic, lost, _) in VERBS {
+        for event in [String::new(), format!("{{{lost}, action: drop}}")] {
+            let plan = Plan::new(HOST, &body(traffic, &event));
+            let run = run(&plan, 0);
+            let report = &run["recorded"]["traffic"][0]["details"];
+            assert_eq!(report["bytes"], 10 * 32 * 1024, "{traffic}");
+            assert_eq!(report["wrong_bytes"], 0, "{traffic}");
+            assert_eq!(report["completed"], true, "{traffic}");
+            assert!(
+                number(&report["completion_times"]["p50_ns"]) > 26_000,
+                "{traffic}"
+            );
+
+            let analysis = &run["findings"]["roce"]["analysis"];
+            assert_eq!(
+                analysis["findings"],
+                Value::Array(Vec::new()),
+                "{traffic} {event}"
+            );
+            let recoveries = analysis["recoveries"].as_array().expect("recoveries");
+            assert_eq!(
+                recoveries.len(),
+                usize::from(!event.is_empty()),
+                "{traffic}"
+            );
+            for (n, host) in ["a", "b"].into_iter().enumerate() {
+                let nic = &run["recorded"]["nics"][n]["counters"];
+                for name in [
+                    "sent_pkts",
+                    "rcvd_pkts",
+                    "out_of_seq_request",
+                    "rcvd_seq_err",
+                ] {
+                    assert_eq!(
+                        number(&nic[name]),
+                        counted(&plan, host, name),
+                        "{traffic} {name}"
+                    );
+                }
+            }
+            let naks = u64::from(!event.is_empty() && !traffic.contains("read"));
+            assert_eq!(counted(&plan, "b", "out_of_seq_request"), naks, "{traffic}");
+        }
+    }
+}
+
+/// A byte that changes on its way, with a good ICRC: only who has the bytes can tell.
+#[test]
+#[ignore = "needs make hosts and make agent"]
+fn wrong_bytes_are_found() {
+    for (traffic, lost, _) in VERBS {
+        let change = "corrupt: {at: payload, offset: 100, mend: [icrc]}";
+        let event = format!("{{{lost}, action: {{{change}}}}}");
+        let body = body(traffic, &event) + "expect:\n  - traffic: fails\n";
+        let run = run(&Plan::new(HOST, &body), 0);
+        let entry = &run["recorded"]["traffic"][0];
+        assert_eq!(
+            entry["details"]["wrong_bytes"], 1,
+            "{traffic}: {}",
+            entry["summary"]
+        );
+    }
+}
+
+/// The bytes of a frame's BTH: its queue pair and its PSN.
+fn bth(frame: &[u8]) -> (u64, u64) {
+    let three = |at: usize| {
+        let bytes = &frame[14 + 20 + 8 + at..];
+        u64::from(bytes[0]) << 16 | u64::from(bytes[1]) << 8 | u64::from(bytes[2])
+    };
+    (three(5), three(9))
+}
+
+/// What agents tell the card is what it would have learnt from the packets.
+#[test]
+#[ignore = "needs make hosts and make agent"]
+fn the_card_knows_queue_pairs_from_the_first_packet_on() {
+    for (traffic, lost, data) in VERBS {
+        let first = lost.replace("psn: 40", "psn: 0, action: ecn");
+        let plan = Plan::new(HOST, &body(traffic, &format!("{{{first}}}")));
+        let run = run(&plan, 0);
+        let qp = &run["recorded"]["traffic"][0]["details"]["qps"][0];
+        let ends = [&qp["peer_qp"], &qp["qp"]].map(number);
+        let first_psn = number(&qp["first_psn"]);
+        let connections = run["recorded"]["connections"]
+            .as_array()
+            .expect("connections");
+        let names: Vec<_> = connections
+            .iter()
+            .map(|c| c["text"].as_str().expect("text"))
+            .collect();
+        let to = |n: usize| format!("10.77.0.{} QP {}", 2 - n, ends[n]);
+        assert_eq!(names.len(), 2);
+        for (n, name) in names.iter().enumerate() {
+            assert!(name.ends_with(&to(n)), "{name}");
+        }
+        let capture = Capture::open(plan.path("run/capture.mwc")).expect("capture");
+        let (mut entries, mut packets) = (capture.entries(), 0);
+        while let Some(entry) = entries.next_entry() {
+            let record = entry.record;
+            if record.tap != Tap::Ingress {
+                continue;
+            }
+            let connection = record.connection.expect("a connection");
+            let (queue_pair, psn) = bth(entry.snapshot);
+            assert_eq!(queue_pair, ends[usize::from(connection)]);
+            if u32::from(connection) == data {
+                assert_eq!(record.slot.is_some(), psn == first_psn, "{traffic}");
+                packets += 1;
+            }
+        }
+        assert!(packets >= 320, "{packets}");
+    }
+}
+
+#[test]
+#[ignore = "needs make hosts and make agent"]
+fn runs_of_agents_are_the_same() {
+    let traffic = "verb: send-read, qps: 3, messages: 10, size: 8KiB, tx_depth: 2, barrier: true";
+    let plan = Plan::new(
+        HOST,
+        &body(traffic, "{direction: a-to-b, psn: 5, action: drop}"),
+    );
+    let [first, second] = ["first", "second"].map(|out| plan.capture(out, &[]));
+    assert!(first == second, "two runs differ");
+    assert!(
+        first != plan.capture("other", &["--seed", "2"]),
+        "the seed has no say"
+    );
+}
+
+/// Nothing arrives any more: retries end it, and without retries the time limit does.
+#[test]
+#[ignore = "needs make hosts and make agent"]
+fn messages_that_never_complete_end_in_time() {
+    let event = "{direction: a-to-b, psn: 10-, iterations: all, action: drop}";
+    let more = "expect:\n  - traffic: fails\ntimeouts: {traffic: 2s}\n";
+    for (timeout, words) in [
+        ("timeout: 8, retries: 2", "transport retry counter exceeded"),
+        ("timeout: 0", "did not complete in 2"),
+    ] {
+        let traffic = format!("verb: write, messages: 4, size: 8KiB, {timeout}");
+        let plan = Plan::new(HOST, &(body(&traffic, event) + more));
+        let run = run(&plan, 0);
+        let entry = &run["recorded"]["traffic"][0];
+        assert_eq!(entry["completed"], false);
+        let summary = entry["summary"].as_str().expect("a summary");
+        assert!(summary.contains(words), "{summary}");
+        assert_eq!(entry["details"]["messages"], 1, "{summary}");
+    }
+}
+
+/// What midwire says when an agent does what it should not.
+fn says(options: &str, agent: &str) -> String {
+    let plan = Plan::new(&format!("{options}, agent: agent"), &body(VERBS[0].0, ""));
+    let file = plan.path("agent");
+    fs::write(&file, agent).expect("written");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("executable");
+    let run = run(&plan, 5);
+    run["recorded"]["error"]
+        .as_str()
+        .expect("an error")
+        .to_owned()
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn agents_that_go_wrong_end_the_run() {
+    let greeting =
+        |version| format!(r#"echo '{{"greeting":{{"version":{version},"midwire":"9"}}}}'"#);
+    for (script, words) in [
+        (greeting(9), "speaks version 9 of the protocol"),
+        ("echo '{\"hello\":1}'".to_owned(), "says what is no answer"),
+        (
+            greeting(1) + "; read -r line; exit 3",
+            "its agent has broken down",
+        ),
+        (
+            greeting(1) + "; sleep 1000",
+            "agents did not get ready in time",
+        ),
+        (
+            greeting(1) + "; read -r line; echo '{\"failed\":\"there is no RDMA device\"}'",
+            "agent at port a: there is no RDMA device",
+        ),
+    ] {
+        let error = says(HOST, &format!("#!/bin/sh\n{script}\n"));
+        assert!(error.contains(words), "{script}: {error}");
+    }
+}
+
+#[test]
+fn without_an_agent_a_run_says_what_to_do() {
+    let plan = Plan::new(&format!("{HOST}, agent: nowhere"), &body(VERBS[0].0, ""));
+    let output = plan.run("run", &[]);
+    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+    assert!(
+        said(&output).contains("run `make agent`"),
+        "{}",
+        said(&output)
+    );
+}
