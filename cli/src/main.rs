@@ -3,6 +3,7 @@
 //!
 //! Only what a person types and reads is here; what it does is in the other crates.
 
+mod agent;
 mod analyze;
 mod export;
 mod fuzz;
@@ -85,6 +86,9 @@ enum Command {
         #[arg(long, value_name = "RUN")]
         from: PathBuf,
     },
+    /// Send RDMA messages from this host, as asked on standard input: what midwire run starts on
+    /// hosts of agent endpoints
+    Agent,
     /// Virtual cards
     #[command(subcommand)]
     Card(CardCommand),
@@ -144,6 +148,7 @@ fn main() -> ExitCode {
         Command::Import(import) => import.write(),
         Command::Suite(suite) => suite.carry_out(),
         Command::Events { from } => events(&from),
+        Command::Agent => agent::become_it(),
         Command::Card(CardCommand::Serve(serve)) => serve.run(),
         Command::Card(CardCommand::Info { card }) => card.info(),
     };

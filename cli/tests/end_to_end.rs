@@ -885,6 +885,110 @@ events:
     terminate(&mut served);
 }
 
+/// An agent without a NIC: it says what agents say.
+const AGENT: &str = r#"echo '{"greeting":{"version":1,"midwire":"0"}}'
+qp="{\"address\":\"$1\",\"number\":$2,\"first_psn\":$3,\"memory\":0,\"key\":0}"
+while read -r request; do
+	case $request in
+	'{"open"'*) echo "{\"opened\":{\"device\":\"mlx5_0\",\"addresses\":[\"$1\"]}}" ;;
+	'{"prepare"'*) echo "{\"prepared\":[[$qp]]}" ;;
+	'{"connect"'*) echo '{"connected":{}}' ;;
+	'{"counters"'*) n=$((n + 3)); echo "{\"counters\":{\"packet_seq_err\":$n}}" ;;
+	'{"serve"'*) echo '{"serving":{}}' ;;
+	'{"run"'*) echo '{"ran":{"duration_ns":1000,"qps":[{"messages":1,"arrived":{"bytes":5000,"wrong_bytes":0},"duration_ns":1000}]}}' ;;
+	'{"check"'*) echo '{"checked":[{"bytes":0,"wrong_bytes":0}]}' ;;
+	*) exit ;;
+	esac
+done
+"#;
+
+/// Real hosts: their agents are reached by commands, and the card knows from them what is whose.
+#[test]
+fn agents_of_hosts_tell_the_card_of_their_queue_pairs() {
+    let plan = Plan::new("");
+    let script = plan.path("agent.sh");
+    fs::write(&script, AGENT).expect("written");
+    let body = |a: &str| {
+        let script = script.display();
+        format!(
+            "version: 1
+name: test
+endpoints:
+  a: {{agent: {{run: {a}, address: 10.0.0.1/24}}}}
+  b: {{agent: {{run: sh {script} 10.0.0.2 34 9, address: 10.0.0.2/24, device: mlx5_0}}}}
+traffic:
+  - rdma: {{from: a, to: b, verb: write, messages: 1, size: 5000}}
+events:
+  - {{connection: 0, direction: a-to-b, psn: 2, action: drop}}
+expect:
+  - traffic: completes
+  - counter: {{endpoint: a, name: packet_seq_err, at_least: 3, at_most: 3}}
+timeouts: {{traffic: 1s}}
+"
+        )
+    };
+    let write = |a: &str| fs::write(plan.path("plan.yaml"), body(a)).expect("written");
+
+    let packet = |psn| {
+        let bth = Bth {
+            opcode: opcode::WRITE_MIDDLE,
+            byte1: 0x40,
+            pkey: 0xffff,
+            byte4: 0,
+            dest_qp: 34,
+            ack_req: false,
+            psn,
+        };
+        roce(&Route::ipv4(0xc000, 4791), &bth, &[], &[0; 1024])
+    };
+    // The first packet has been missed: only the agent knows where PSNs begin.
+    let frames: Vec<_> = [8, 9, 10].map(packet).into();
+    write_frames(&plan.path("frames.pcapng"), &frames);
+    let socket = plan.path("card.sock");
+    let port = format!("pcap:{}", plan.path("frames.pcapng").display());
+    let _served = serve(&socket, &["--time", "virtual", "--port-a", &port]);
+    let place = format!("socket:{}", socket.display());
+    let run = |out: &str| {
+        let arguments = plan.arguments(out);
+        let arguments = arguments
+            .iter()
+            .map(String::as_str)
+            .chain(["--card", &place]);
+        midwire(&arguments.collect::<Vec<_>>())
+    };
+    write(&format!("sh {} 10.0.0.1 17 7", script.display()));
+    let output = run("run");
+    exits(&output, 0);
+    let found = json(&output);
+    let texts = |n: usize| found["recorded"]["connections"][n]["text"].as_str();
+    assert_eq!(texts(0), Some("RoCE 10.0.0.1 > 10.0.0.2 QP 34"));
+    assert_eq!(texts(1), Some("RoCE 10.0.0.2 > 10.0.0.1 QP 17"));
+    let firing = &found["findings"]["events"][0]["firings"][0];
+    assert_eq!(firing["packet_id"], 1, "the second, with PSN 9");
+
+    for (out, command, words) in [
+        (
+            "gone",
+            "echo no route to host >&2; exit 255",
+            "agent at port a: it is gone: no route to host",
+        ),
+        (
+            "old",
+            "echo '{\"greeting\":{\"version\":0,\"midwire\":\"0.0.9\"}}'; cat",
+            "speaks version 0",
+        ),
+    ] {
+        write(&serde_json::to_string(command).expect("text"));
+        let output = run(out);
+        exits(&output, 5);
+        assert!(
+            text(&output.stdout).contains(words),
+            "{}",
+            text(&output.stdout)
+        );
+    }
+}
+
 #[test]
 fn one_card_serves_one_program() {
     let dir = TempDir::new().expect("temporary directory");

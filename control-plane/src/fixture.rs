@@ -46,6 +46,7 @@ pub fn recorded() -> Recorded {
             place: "virtual".into(),
             parameters: serde_json::json!({}),
         }),
+        declared: Vec::new(),
         positions: vec![PositionRecord {
             direction: Lane::AtoB,
             slot: 0,

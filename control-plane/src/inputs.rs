@@ -29,7 +29,7 @@ fn paths(plan: &mut Plan) -> Vec<&mut PathBuf> {
                 }
             }
             Endpoint::Pcap(pcap) => paths.extend(&mut pcap.input),
-            Endpoint::Tap(_) | Endpoint::Rnic(_) | Endpoint::External => {}
+            Endpoint::Tap(_) | Endpoint::Rnic(_) | Endpoint::Agent(_) | Endpoint::External => {}
         }
     }
     paths

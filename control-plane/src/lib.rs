@@ -30,6 +30,7 @@ pub mod lumina;
 mod measure;
 pub mod merge;
 pub mod plan;
+mod rdma_run;
 mod report;
 pub mod rerun;
 pub mod retrace;

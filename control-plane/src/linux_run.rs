@@ -3,14 +3,14 @@
 
 use std::path::Path;
 
-use midwire_endpoints::agent::Session;
 use midwire_endpoints::agent::protocol::Open;
 use midwire_endpoints::linux::{Kind, Limits, Pair, Task};
 use midwire_endpoints::traffic::{CommandReport, Direction};
 use midwire_endpoints::{Port, route};
 
 use crate::plan::{Endpoint, LinuxEndpoint, LinuxPlace, Plan, TcpTraffic, Traffic};
-use crate::run::{Step, command_record, rdma_counters, rdma_records, said, tcp_what};
+use crate::rdma_run;
+use crate::run::{Step, command_record, said, tcp_what};
 use crate::run_file::{NicRecord, TrafficRecord};
 use crate::text::time;
 
@@ -41,8 +41,7 @@ pub(crate) fn start(
             device: None,
             addresses: host.address.iter().map(|cidr| cidr.address).collect(),
         });
-        let limit = plan.timeouts.traffic.as_nanos();
-        let session = Session::new(plan.transfers(), wanted, place.seed, limit);
+        let session = rdma_run::session(plan, wanted, place.seed);
         pair.prepare(session).map_err(said)?;
     }
     Ok(pair)
@@ -105,7 +104,7 @@ fn tcp_command(verb: &str, address: &str, tcp: &TcpTraffic, seed: u64) -> String
 /// What became of the traffic; nothing of entries that did not begin.
 pub(crate) fn records(plan: &Plan, pair: &Pair, directory: &Path) -> Step<Vec<TrafficRecord>> {
     if let Some(session) = pair.session() {
-        return Ok(rdma_records(plan, session));
+        return Ok(rdma_run::records(plan, session));
     }
     let mut reports = pair.reports(directory).into_iter();
     let mut records = Vec::new();
@@ -131,7 +130,7 @@ pub(crate) fn records(plan: &Plan, pair: &Pair, directory: &Path) -> Step<Vec<Tr
 /// What Soft-RoCE has counted in the hosts that have it.
 pub(crate) fn nics(plan: &Plan, pair: &Pair, directory: &Path) -> Vec<NicRecord> {
     if let Some(session) = pair.session() {
-        return rdma_counters(session);
+        return rdma_run::counters(session);
     }
     let ends = plan.endpoints.both().into_iter();
     ends.filter(|(_, endpoint)| matches!(endpoint, Endpoint::Linux(host) if host.rdma))

@@ -25,6 +25,7 @@ fn settings(recorded: &Recorded) -> Settings {
                 let (address, notification) = match endpoint {
                     Endpoint::Rnic(nic) => (&nic.address, notification(nic)),
                     Endpoint::Linux(host) if host.rdma => (&host.address, Limit::default()),
+                    Endpoint::Agent(host) => (&host.address, Limit::default()),
                     _ => return None,
                 };
                 let counted = recorded.nics.iter().find(|nic| nic.endpoint == port);

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use midwire_driver as driver;
 use midwire_endpoints as endpoints;
-use midwire_endpoints::agent::{Flow, Session};
-use midwire_endpoints::rnic::{RdmaNics, RdmaReport};
+use midwire_endpoints::agent::{Agents, Flow, Session};
+use midwire_endpoints::rnic::RdmaNics;
 use midwire_endpoints::{linux, rnic, traffic};
 
 use crate::bench::{Capturing, CardProvider, CardRequest, Device, Feed, PortFeed, Provided};
@@ -26,12 +26,12 @@ use crate::plan::{
     self, Endpoint, LinuxEndpoint, LinuxPlace, Pace, PcapEndpoint, Plan, RnicEndpoint, RunLength,
     Traffic,
 };
+use crate::rdma_run;
 use crate::run_file::{
-    CaptureRecord, CardRecord, ConnectionRecord, Findings, NicRecord, PlanRecord, Recorded, Rerun,
-    RunFile, TrafficRecord, files,
+    CaptureRecord, CardRecord, ConnectionRecord, Findings, PlanRecord, Recorded, Rerun, RunFile,
+    TrafficRecord, files,
 };
 use crate::text::{Utc, time};
-use crate::verdict::counted;
 use crate::{Error, analyze, run_file, verdict};
 
 /// Where runs go unless told otherwise.
@@ -130,6 +130,7 @@ pub fn run(
             parsed: plan.clone(),
         },
         card: None,
+        declared: Vec::new(),
         positions: Vec::new(),
         rules: Vec::new(),
         capture: CaptureRecord::default(),
@@ -210,15 +211,17 @@ fn host() -> String {
 }
 
 /// What is plugged into the ports, and the hold on it.
+#[derive(Default)]
 struct Plugged {
     hosts: Option<endpoints::Hosts>,
     /// Either of two model NICs.
     nics: Option<rnic::Plug>,
     /// Either of two Linux hosts in virtual time.
     linux: Option<linux::Plug>,
+    /// The agents of real hosts.
+    agents: Option<Agents>,
     /// The connections, when agents have said which there are.
     flows: Vec<Flow>,
-    ports: [PortFeed; 2],
 }
 
 /// A step of a run that could not be done, as a sentence.
@@ -252,13 +255,7 @@ impl Stage<'_> {
 
     fn carry_out(&mut self, provider: &mut dyn CardProvider) -> Step<()> {
         self.step("setting up hosts");
-        let Plugged {
-            hosts,
-            nics,
-            linux,
-            flows,
-            ports,
-        } = self.endpoints()?;
+        let (mut plugged, ports) = self.endpoints()?;
         if self.plan.time() == plan::CardTime::Virtual {
             self.recorded.inputs = inputs::record(self.plan, self.base).map_err(said)?;
         }
@@ -282,8 +279,9 @@ impl Stage<'_> {
         }
 
         self.step("loading events");
-        let compiled = compile::compile(self.plan, self.seed).of(&flows);
+        let compiled = compile::compile(self.plan, self.seed).of(&plugged.flows);
         let loaded = device.load(&compiled.program).map_err(said)?;
+        (self.recorded.declared).clone_from(&compiled.program.declared);
         self.recorded.positions = compiled.records(&loaded.slots);
         self.recorded.rules = compiled.rule_records(&loaded.rules);
         self.leave_word()?;
@@ -295,14 +293,14 @@ impl Stage<'_> {
             .max((2 * config.snapshot_bytes).next_power_of_two());
         // Files of a card that is served separately begin with the capture: their connections have
         // to be learnt from the first frame on.
-        if matches!(self.plan.endpoints.a, Endpoint::External) {
+        if self.plan.is_external() {
             device.track(true).map_err(said)?;
         }
         let capture = device.start_capture(config).map_err(said)?;
 
         // From here on the capture is ended in order, whatever happens.
-        let result = self.with_capture(&*device, &*capture, hosts.as_ref(), &mut *feed);
-        if let Some(linux) = &linux {
+        let result = self.with_capture(&*device, &*capture, &mut plugged, &mut *feed);
+        if let Some(linux) = &plugged.linux {
             // Whoever still waits for them waits no longer.
             linux.end();
         }
@@ -320,10 +318,26 @@ impl Stage<'_> {
             Err(error) => self.recorded.capture.error = Some(error.to_string()),
         }
         let mut read = self.read_card(&*device, &loaded);
-        if let Some(nics) = &nics {
+        read = read.and(self.read_endpoints(&plugged));
+        let finished = feed.finish();
+        result.and(read).and(finished)
+    }
+
+    /// What the endpoints say of their traffic and of themselves.
+    fn read_endpoints(&mut self, plugged: &Plugged) -> Step<()> {
+        if let Some(nics) = &plugged.nics {
             self.read_nics(&*nics.bed());
         }
-        if let Some(linux) = &linux {
+        if let Some(agents) = &plugged.agents {
+            self.read_nics(agents.nics());
+        }
+        if let Some(hosts) = &plugged.hosts {
+            let link = |port| hosts.at(port).counters().ok();
+            self.recorded.hosts =
+                serde_json::to_value([link(endpoints::Port::A), link(endpoints::Port::B)]).ok();
+        }
+        let mut read = Ok(());
+        if let Some(linux) = &plugged.linux {
             let pair = linux.pair();
             let records = linux_run::records(self.plan, &pair, self.directory);
             read = read.and(records.map(|records| self.recorded.traffic = records));
@@ -333,13 +347,7 @@ impl Stage<'_> {
             self.recorded.hosts = serde_json::to_value(counters).ok();
             self.recorded.nics = linux_run::nics(self.plan, &pair, self.directory);
         }
-        if let Some(hosts) = &hosts {
-            let link = |port| hosts.at(port).counters().ok();
-            self.recorded.hosts =
-                serde_json::to_value([link(endpoints::Port::A), link(endpoints::Port::B)]).ok();
-        }
-        let finished = feed.finish();
-        result.and(read).and(finished)
+        read
     }
 
     /// Writes `run.json` as it is for a run that is killed from here on, so that what it captured
@@ -362,51 +370,39 @@ impl Stage<'_> {
     }
 
     /// Makes hosts or NICs when the plan has them.
-    fn endpoints(&mut self) -> Step<Plugged> {
-        Ok(match (&self.plan.endpoints.a, &self.plan.endpoints.b) {
+    fn endpoints(&mut self) -> Step<(Plugged, [PortFeed; 2])> {
+        let mut plugged = Plugged::default();
+        let ports = match (&self.plan.endpoints.a, &self.plan.endpoints.b) {
             (Endpoint::Tap(a), Endpoint::Tap(b)) => {
-                let (hosts, [a, b]) = endpoints::Hosts::new(&self.plan.name, a, b).map_err(said)?;
-                Plugged {
-                    hosts: Some(hosts),
-                    nics: None,
-                    linux: None,
-                    flows: Vec::new(),
-                    ports: [PortFeed::Tap(a), PortFeed::Tap(b)],
-                }
+                let (hosts, ports) = endpoints::Hosts::new(&self.plan.name, a, b).map_err(said)?;
+                plugged.hosts = Some(hosts);
+                ports.map(PortFeed::Tap)
             }
             (Endpoint::Rnic(a), Endpoint::Rnic(b)) => {
-                let [a, b] = rnic::Plug::both(self.testbed(a, b));
-                Plugged {
-                    hosts: None,
-                    nics: Some(a.clone()),
-                    linux: None,
-                    flows: Vec::new(),
-                    ports: [PortFeed::Rnic(a), PortFeed::Rnic(b)],
-                }
+                let ports = rnic::Plug::both(self.testbed(a, b));
+                plugged.nics = Some(ports[0].clone());
+                ports.map(PortFeed::Rnic)
             }
             (Endpoint::Linux(a), Endpoint::Linux(b)) => {
                 let mut pair = self.linux([a, b])?;
                 if let Some((port, shell)) = self.shell.take() {
                     pair.set_shell(port, shell);
                 }
-                let flows = pair.session().map(Session::flows).unwrap_or_default();
-                let [a, b] = linux::Plug::both(pair);
-                Plugged {
-                    hosts: None,
-                    nics: None,
-                    linux: Some(a.clone()),
-                    flows,
-                    ports: [PortFeed::Linux(a), PortFeed::Linux(b)],
-                }
+                plugged.flows = pair.session().map(Session::flows).unwrap_or_default();
+                let ports = linux::Plug::both(pair);
+                plugged.linux = Some(ports[0].clone());
+                ports.map(PortFeed::Linux)
             }
-            (a, b) => Plugged {
-                hosts: None,
-                nics: None,
-                linux: None,
-                flows: Vec::new(),
-                ports: [self.feed(a), self.feed(b)],
-            },
-        })
+            (Endpoint::Agent(a), Endpoint::Agent(b)) => {
+                let mut agents = rdma_run::agents(self.plan, [a, b], self.seed, self.directory)?;
+                while !self.interrupted() && !agents.step(TICK).map_err(said)? {}
+                plugged.flows = agents.flows();
+                plugged.agents = Some(agents);
+                [PortFeed::External, PortFeed::External]
+            }
+            (a, b) => [self.feed(a), self.feed(b)],
+        };
+        Ok((plugged, ports))
     }
 
     fn testbed(&self, a: &RnicEndpoint, b: &RnicEndpoint) -> rnic::Testbed {
@@ -434,8 +430,8 @@ impl Stage<'_> {
 
     /// What the NICs say of their traffic and of themselves.
     fn read_nics(&mut self, nics: &dyn RdmaNics) {
-        self.recorded.traffic = rdma_records(self.plan, nics);
-        self.recorded.nics = rdma_counters(nics);
+        self.recorded.traffic = rdma_run::records(self.plan, nics);
+        self.recorded.nics = rdma_run::counters(nics);
     }
 
     /// What is plugged into a port without a host.
@@ -444,7 +440,9 @@ impl Stage<'_> {
         let pcap = match endpoint {
             Endpoint::External => return PortFeed::External,
             Endpoint::Pcap(pcap) => pcap,
-            Endpoint::Tap(_) | Endpoint::Linux(_) | Endpoint::Rnic(_) => &silent,
+            Endpoint::Tap(_) | Endpoint::Linux(_) | Endpoint::Rnic(_) | Endpoint::Agent(_) => {
+                &silent
+            }
         };
         PortFeed::Pcap {
             input: pcap.input.as_ref().map(|input| self.base.join(input)),
@@ -460,19 +458,20 @@ impl Stage<'_> {
         &mut self,
         device: &dyn Device,
         capture: &dyn Capturing,
-        hosts: Option<&endpoints::Hosts>,
+        plugged: &mut Plugged,
         feed: &mut dyn Feed,
     ) -> Step<()> {
-        if !matches!(self.plan.endpoints.a, Endpoint::External) {
+        if !self.plan.is_external() {
             device.track(true).map_err(said)?;
         }
         self.step("running traffic");
-        match self.plan.endpoints.a {
-            Endpoint::Linux(_) | Endpoint::Pcap(_) | Endpoint::Rnic(_) => {
+        match (&self.plan.endpoints.a, &mut plugged.agents) {
+            (_, Some(agents)) => self.converse(agents, capture)?,
+            (Endpoint::Linux(_) | Endpoint::Pcap(_) | Endpoint::Rnic(_), _) => {
                 self.play(capture, feed)?;
             }
             _ if self.plan.traffic.is_empty() => self.last(capture),
-            _ => self.traffic(hosts, capture)?,
+            _ => self.traffic(plugged.hosts.as_ref(), capture)?,
         }
         self.step("waiting for silence");
         self.settle(device, capture)
@@ -495,6 +494,17 @@ impl Stage<'_> {
                 break;
             }
             thread::sleep(TICK);
+        }
+        Ok(())
+    }
+
+    /// Has the agents of real hosts send their messages.
+    fn converse(&mut self, agents: &mut Agents, capture: &dyn Capturing) -> Step<()> {
+        agents.go_on(self.plan.timeouts.traffic.to_std());
+        while !self.interrupted() && !agents.step(TICK).map_err(said)? {
+            if self.tell(capture) {
+                break;
+            }
         }
         Ok(())
     }
@@ -773,67 +783,6 @@ pub(crate) fn tcp_what(tcp: &plan::TcpTraffic) -> String {
         "tcp {} {way} {}, {} × {}",
         tcp.from, tcp.to, tcp.connections, tcp.bytes
     )
-}
-
-/// What became of the RDMA traffic of a plan, which has none else.
-pub(crate) fn rdma_records(plan: &Plan, nics: &dyn RdmaNics) -> Vec<TrafficRecord> {
-    let entries = plan.traffic.iter().enumerate();
-    let record = |(index, traffic): (usize, &Traffic)| match traffic {
-        Traffic::Rdma(rdma) => Some(rdma_record(index, rdma, &nics.report(index)?)),
-        _ => None,
-    };
-    entries.filter_map(record).collect()
-}
-
-/// What the NICs at both ports have counted.
-pub(crate) fn rdma_counters(nics: &dyn RdmaNics) -> Vec<NicRecord> {
-    let record = |endpoint| NicRecord {
-        endpoint,
-        counters: nics.counters(endpoint),
-    };
-    [endpoints::Port::A, endpoints::Port::B].map(record).into()
-}
-
-fn rdma_record(index: usize, rdma: &plan::RdmaTraffic, report: &RdmaReport) -> TrafficRecord {
-    let mut summary = counted(report.messages as usize, "message");
-    if let Some(duration) = report.duration_ns {
-        summary += &format!(", {} bytes in {}", report.bytes, time(duration));
-    }
-    if let Some(goodput) = report.goodput_bps {
-        summary += &format!(", {:.3} Gb/s", goodput as f64 / 1e9);
-    }
-    if let Some(times) = report.completion_times {
-        summary += &format!(
-            ", a message takes {} (median) to {}",
-            time(times.p50_ns),
-            time(times.max_ns)
-        );
-    }
-    summary += match (report.completed, report.wrong_bytes) {
-        (true, _) => ", every byte right",
-        (false, 0) => "",
-        (false, _) => ", WRONG BYTES",
-    };
-    for (number, qp) in report.qps.iter().enumerate().take(3) {
-        if let Some(error) = &qp.error {
-            summary += &format!(", queue pair {number}: {error}");
-        }
-    }
-    TrafficRecord {
-        number: u32::try_from(index + 1).unwrap_or(u32::MAX),
-        what: format!(
-            "rdma {} {} to {}, {} × {} × {}",
-            rdma.verb.as_str(),
-            rdma.from,
-            rdma.to,
-            counted(rdma.qps as usize, "queue pair"),
-            counted(rdma.messages as usize, "message"),
-            rdma.size
-        ),
-        completed: report.completed,
-        summary,
-        details: serde_json::to_value(report).unwrap_or_default(),
-    }
 }
 
 pub(crate) fn command_record(number: u32, report: &traffic::CommandReport) -> Step<TrafficRecord> {

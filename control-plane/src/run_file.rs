@@ -83,6 +83,9 @@ pub struct Recorded {
     pub plan: PlanRecord,
     /// The card; nothing when it could not be opened.
     pub card: Option<CardRecord>,
+    /// Connections that the card was told of before there were packets of them, by number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub declared: Vec<midwire_driver::DeclaredConnection>,
     /// Positions that were loaded into the card, with what the card counted there.
     pub positions: Vec<PositionRecord>,
     /// Rules that were loaded into the card, with what the card counted of each.

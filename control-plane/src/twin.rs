@@ -207,6 +207,11 @@ pub(crate) fn walk<'a>(
 ) {
     let mut walker = Walker::new(recorded);
     let mut identifier = Identifier::new();
+    for (number, connection) in (0..).zip(&recorded.declared) {
+        if let Some(psn) = connection.first_psn {
+            identifier.declare(number, connection.lane, psn);
+        }
+    }
     let mut entries = capture.by_time();
     let mut finds = Vec::new();
     while let Some(entry) = entries.next_entry() {

@@ -2,6 +2,7 @@
 //! The crate's error.
 
 use std::io;
+use std::path::PathBuf;
 
 use crate::Port;
 
@@ -41,6 +42,12 @@ pub enum Error {
         /// The last lines on its console.
         console: String,
     },
+    /// There is no agent on this machine.
+    #[error(
+        "{0} is not there: run `make agent`, which builds the program that sends RDMA messages with \
+         verbs"
+    )]
+    NoAgent(PathBuf),
     /// An agent that can't do what it is asked for, or can't be reached.
     #[error("agent at port {port}: {what}")]
     Agent {

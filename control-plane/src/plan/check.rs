@@ -103,7 +103,7 @@ impl<'a> Checker<'a> {
                 format!("card width {width}: expected 64 or 512"),
             );
         }
-        if self.external() {
+        if self.plan.is_external() {
             for (key, set) in [
                 ("width", self.plan.card.width.is_some()),
                 ("time", self.plan.card.time.is_some()),
@@ -111,7 +111,7 @@ impl<'a> Checker<'a> {
                 if set {
                     self.mistake(
                         at!["card", key],
-                        format!("{key} is that of the card into which the external endpoints are plugged: leave it away"),
+                        format!("{key} is that of the card into which the endpoints are plugged: leave it away"),
                     );
                 }
             }
@@ -188,10 +188,18 @@ impl<'a> Checker<'a> {
                 }
                 self.nics(a, b);
             }
+            (Endpoint::Agent(a), Endpoint::Agent(b)) => {
+                for (side, agent) in [("a", a), ("b", b)] {
+                    for (key, fault) in agent.faults() {
+                        self.mistake(at!["endpoints", side, "agent", key], fault);
+                    }
+                }
+                self.gids("agent", &a.address, &b.address);
+            }
             (Endpoint::External, Endpoint::External) => {}
             _ => self.mistake(
                 at!["endpoints", "b"],
-                "tap, linux, rnic, pcap and external can't be mixed, for each needs another card: expected both endpoints of one type",
+                "tap, linux, rnic, agent, pcap and external can't be mixed, for each needs another card: expected both endpoints of one type",
             ),
         }
     }
@@ -274,10 +282,21 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whether two NICs can be told apart, and every address has one to talk to.
+    /// Whether two NICs can be told apart.
     fn nics(&mut self, a: &RnicEndpoint, b: &RnicEndpoint) {
-        let address = at!["endpoints", "b", "rnic", "address"];
-        let all = || a.address.iter().chain(&b.address);
+        self.gids("rnic", &a.address, &b.address);
+        if a.mac.is_some() && a.mac == b.mac {
+            self.mistake(
+                at!["endpoints", "b", "rnic", "mac"],
+                "endpoint b has the mac of endpoint a",
+            );
+        }
+    }
+
+    /// Whether every address of a NIC has one to talk to.
+    fn gids(&mut self, kind: &str, a: &[Cidr], b: &[Cidr]) {
+        let address = at!["endpoints", "b", kind, "address"];
+        let all = || a.iter().chain(b);
         let families = all().map(|cidr| cidr.address.is_ipv4());
         if families.clone().any(|is_ipv4| is_ipv4) && !families.clone().all(|is_ipv4| is_ipv4) {
             self.mistake(
@@ -288,12 +307,6 @@ impl<'a> Checker<'a> {
         if let Some(both) = all().find(|own| all().filter(|c| c.address == own.address).count() > 1)
         {
             self.mistake(address, format!("{} is there twice", both.address));
-        }
-        if a.mac.is_some() && a.mac == b.mac {
-            self.mistake(
-                at!["endpoints", "b", "rnic", "mac"],
-                "endpoint b has the mac of endpoint a",
-            );
         }
     }
 
@@ -311,6 +324,7 @@ impl<'a> Checker<'a> {
                 }
                 Some([1, 1])
             }
+            (Endpoint::Agent(_), Endpoint::Agent(_)) => Some([1, 1]),
             _ => None,
         };
         match (traffic, classes) {
@@ -322,7 +336,7 @@ impl<'a> Checker<'a> {
             }
             (Traffic::Rdma(_), None) => self.mistake(
                 at!["traffic", i],
-                format!("traffic {n}: rdma goes between NICs, expected rnic endpoints, or linux ones with rdma: true"),
+                format!("traffic {n}: rdma goes between NICs, expected rnic or agent endpoints, or linux ones with rdma: true"),
             ),
             (_, Some(_)) => self.mistake(
                 at!["traffic", i],
@@ -344,10 +358,6 @@ impl<'a> Checker<'a> {
 
     fn linux(&self) -> bool {
         matches!(self.plan.endpoints.a, Endpoint::Linux(_))
-    }
-
-    fn external(&self) -> bool {
-        matches!(self.plan.endpoints.a, Endpoint::External)
     }
 
     fn selectors(&mut self) {
@@ -468,7 +478,7 @@ impl<'a> Checker<'a> {
                 at!["traffic"],
                 "no traffic: expected an entry such as tcp: {from: a, to: b, bytes: 2MB}",
             ),
-            (Endpoint::Rnic(_), None) if none => self.mistake(
+            (Endpoint::Rnic(_) | Endpoint::Agent(_), None) if none => self.mistake(
                 at!["traffic"],
                 "no traffic: expected an entry such as rdma: {from: a, to: b, verb: write, messages: 10, size: 10KiB}",
             ),
@@ -486,7 +496,7 @@ impl<'a> Checker<'a> {
             self.rdma(i, traffic);
             match traffic {
                 Traffic::Rdma(_) => {}
-                Traffic::Tcp(_) if self.external() => self.mistake(
+                Traffic::Tcp(_) if self.plan.is_external() => self.mistake(
                     at!["traffic", i],
                     format!("traffic {n}: midwire opens no connections at external endpoints, expected command: {{on: here, run: …}}"),
                 ),
@@ -556,7 +566,7 @@ impl<'a> Checker<'a> {
                             format!("traffic {n}: expected a command line"),
                         );
                     }
-                    if self.external() && command.on != Site::Here {
+                    if self.plan.is_external() && command.on != Site::Here {
                         self.mistake(
                             at!["traffic", i, "command", "on"],
                             format!("traffic {n}: an external endpoint is out of midwire's reach, expected on: here (this machine)"),
@@ -1110,7 +1120,7 @@ impl<'a> Checker<'a> {
                             at!["expect", i],
                             format!("expectation {n}: there is no traffic with pcap endpoints"),
                         );
-                    } else if self.external() && self.plan.traffic.is_empty() {
+                    } else if self.plan.is_external() && self.plan.traffic.is_empty() {
                         self.mistake(
                             at!["expect", i],
                             format!("expectation {n}: the plan has no traffic of its own"),
@@ -1219,10 +1229,12 @@ impl<'a> Checker<'a> {
         let names: Vec<_> = match self.plan.endpoints.at(expected.endpoint) {
             Endpoint::Rnic(_) => Counters::names().collect(),
             Endpoint::Linux(host) if host.rdma => RDMA_COUNTERS.to_vec(),
+            // Which there are is the NIC's affair.
+            Endpoint::Agent(_) => vec![&*expected.name],
             _ => {
                 let message = format!(
-                    "expectation {n}: counters are those of RDMA, expected rnic endpoints, or linux \
-                     ones with rdma"
+                    "expectation {n}: counters are those of RDMA, expected rnic or agent endpoints, \
+                     or linux ones with rdma"
                 );
                 return self.mistake(at!["expect", i], message);
             }

@@ -5,6 +5,7 @@
 //! The types below are the one source of the format: serde reads them, [`schema`] prints them.
 //! What types can't say is checked in [`check`], and each mistake is found by line and column.
 
+mod agent;
 pub(crate) mod check;
 mod edit;
 mod event;
@@ -29,6 +30,7 @@ use serde::de;
 use serde::{Deserialize, Serialize};
 use serde_saphyr::{MessageFormatter, RenderOptions, SnippetMode, UserMessageFormatter};
 
+pub use agent::AgentEndpoint;
 pub use edit::{Base, Break, Corrupt, Ecn, HexBytes, Mend, Set, TcpFlags};
 pub use event::{Action, Burst, Connections, Duplicate, Event, Kind, Kinds, Reorder, ReorderScope};
 pub use expectation::{
@@ -150,6 +152,8 @@ pub enum Endpoint {
     Linux(LinuxEndpoint),
     /// A model of an RDMA NIC.
     Rnic(RnicEndpoint),
+    /// A real host that sends RDMA messages.
+    Agent(AgentEndpoint),
     /// A capture file whose frames come in at this port.
     Pcap(PcapEndpoint),
     /// Whatever is plugged into a card that is there already.
@@ -475,17 +479,22 @@ impl Plan {
         Ok((plan, String::from_utf8_lossy(&bytes).into_owned()))
     }
 
+    /// Whether the endpoints are plugged into a card that is there already.
+    pub(crate) fn is_external(&self) -> bool {
+        matches!(self.endpoints.a, Endpoint::External | Endpoint::Agent(_))
+    }
+
     /// What the card's time follows.
     pub fn time(&self) -> CardTime {
         match self.endpoints.a {
-            Endpoint::Tap(_) | Endpoint::External => CardTime::Wall,
+            Endpoint::Tap(_) | Endpoint::Agent(_) | Endpoint::External => CardTime::Wall,
             Endpoint::Linux(_) | Endpoint::Pcap(_) | Endpoint::Rnic(_) => CardTime::Virtual,
         }
     }
 
     /// Whether hosts send RDMA messages by their agents, which tell the card of their queue pairs.
     pub(crate) fn sends_rdma(&self) -> bool {
-        let hosts = matches!(self.endpoints.a, Endpoint::Linux(_));
+        let hosts = matches!(self.endpoints.a, Endpoint::Linux(_) | Endpoint::Agent(_));
         hosts && self.traffic.iter().any(|t| matches!(t, Traffic::Rdma(_)))
     }
 

@@ -683,7 +683,7 @@ fn endpoint_and_card_mistakes_are_located() {
         &with("{pcap: {in: x}}", "{card: {}}"),
         5,
         7,
-        "expected one of tap, linux, rnic, pcap, external",
+        "expected one of tap, linux, rnic, agent, pcap, external",
     );
     one_mistake(
         &format!("{PCAPS}card: {{width: 128}}\n"),
@@ -1231,7 +1231,7 @@ fn model_nics_are_checked() {
             ),
             9,
             5,
-            "expected rnic endpoints",
+            "expected rnic or agent endpoints",
         ),
         (
             format!("{NICS}expect: [counter: {{endpoint: a, name: packets, at_most: 1}}]\n"),
@@ -1277,5 +1277,85 @@ fn model_nics_are_checked() {
         ),
     ] {
         one_mistake(&text, line, column, part);
+    }
+}
+
+const AGENTS: &str = "version: 1
+name: x
+endpoints:
+  a: {agent: {ssh: root@a, address: 10.0.0.1/24}}
+  b: {agent: {run: nsenter midwire-agent, address: 10.0.0.2/24, device: mlx5_1}}
+traffic:
+  - rdma: {from: a, to: b, verb: write, messages: 1, size: 1}
+";
+
+const HOSTS: &str = "version: 1
+name: x
+endpoints:
+  a: {linux: {address: 10.0.0.1/24, rdma: true}}
+  b: {linux: {address: 10.0.0.2/24, rdma: true}}
+traffic:
+  - rdma: {from: a, to: b, verb: write, messages: 1, size: 1}
+";
+
+#[test]
+fn hosts_with_agents_send_rdma_alone() {
+    let free = "expect: [counter: {endpoint: a, name: anything, at_most: 1}]\n";
+    for text in [AGENTS, HOSTS, &format!("{AGENTS}{free}")] {
+        Plan::parse("plan.yaml", text).expect("a plan");
+    }
+    for (text, line, part) in [
+        (AGENTS.replace("ssh: root@a, ", ""), 4, "expected ssh"),
+        (
+            AGENTS.replace("ssh: root@a", "ssh: -oProxyCommand=x"),
+            4,
+            "is no host",
+        ),
+        (
+            AGENTS.replace("run:", "ssh: b, run:"),
+            5,
+            "either ssh or run",
+        ),
+        (
+            AGENTS.replace("run:", "program: x, run:"),
+            5,
+            "in the command line",
+        ),
+        (AGENTS.replace("10.0.0.2", "10.0.0.1"), 5, "twice"),
+        (
+            AGENTS.replace("size: 1}", "size: 1, traffic_classes: [1]}"),
+            7,
+            "traffic class 1",
+        ),
+        (format!("{AGENTS}card: {{width: 64}}\n"), 8, "leave it away"),
+        (
+            format!("{AGENTS}selectors: [{{transport: roce}}]\n"),
+            8,
+            "no selectors",
+        ),
+        (
+            format!("{AGENTS}  - command: {{on: here, run: ls}}\n"),
+            8,
+            "run no programs",
+        ),
+        (
+            HOSTS.replace("10.0.0.2/24, rdma: true", "10.0.0.2/24"),
+            5,
+            "rdma: true of host b",
+        ),
+        (
+            format!("{HOSTS}  - command: {{on: a, run: ls}}\n"),
+            8,
+            "run no programs",
+        ),
+        (
+            format!("{HOSTS}selectors: [{{transport: roce}}]\n"),
+            8,
+            "no selectors",
+        ),
+    ] {
+        let found = mistakes(&text);
+        assert_eq!(found.len(), 1, "{text}{found:?}");
+        assert!(found[0].0 == line && found[0].2.contains(part), "{found:?}");
     }
 }

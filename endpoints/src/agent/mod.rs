@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
+mod process;
 pub mod protocol;
 mod session;
 
+pub use process::{Agents, Reach};
 pub use session::{Flow, Session};
 
 /// Name of the program.
@@ -21,10 +23,6 @@ pub fn program(named: Option<&Path>) -> Result<PathBuf, Error> {
     let path = named.map(Path::to_owned).or_else(own).unwrap_or_default();
     match path.is_file() {
         true => Ok(path),
-        false => Err(Error::Environment(format!(
-            "{} is not there: run `make agent`, which builds the program that sends RDMA messages \
-             with verbs",
-            path.display()
-        ))),
+        false => Err(Error::NoAgent(path)),
     }
 }

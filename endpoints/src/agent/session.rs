@@ -101,6 +101,12 @@ impl Session {
         self.stage == Stage::Over
     }
 
+    /// Who has to say something before it goes on.
+    pub fn waits_for(&self) -> Option<Port> {
+        let mut ports = PORTS.into_iter();
+        ports.find(|port| self.ends[*port as usize].asked)
+    }
+
     /// Lets it go on from its rest; what agents have to be told.
     pub fn go_on(&mut self) -> Vec<(Port, String)> {
         self.enter(Stage::Connect)
