@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """Runs DETER's cases and draws docs/figures/deter-*.svg: from their reports the packets, and below
-them what the sender's kernel knew; and how the butterfly's two runs part."""
+them what the sender's kernel knew; and how the butterfly's two runs part, also in docs/deter.md."""
 import pathlib
 import re
 import subprocess
@@ -11,6 +11,8 @@ import xml.dom.minidom
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MIDWIRE = ROOT / "target/release/midwire"
+PAGE = ROOT / "docs/deter.md"
+FROM, TO = "<!-- Written by `make deter`. -->\n", "<!-- Up to here. -->\n"
 
 
 def figure(page):
@@ -45,7 +47,9 @@ def butterfly(plan, work, picture):
     for of, out in zip([plan, later], runs):
         run(of, out)
     done = subprocess.run([MIDWIRE, "diff", "--picture", picture, *runs], stdout=subprocess.PIPE, text=True, check=False)
-    print("the butterfly:", done.stdout.split("Packets")[1].split("Picture")[0].strip())
+    told = done.stdout[done.stdout.index("Packets"):done.stdout.index("Picture")].strip()
+    before, rest = PAGE.read_text().split(FROM)
+    PAGE.write_text(f"{before}{FROM}```\n{told}\n```\n{TO}{rest.split(TO)[1]}")
 
 
 def main():
