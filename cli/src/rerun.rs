@@ -27,7 +27,8 @@ pub struct Rerun {
     /// packets are numbered as in the report and in pcapng
     #[arg(long, value_name = "PACKET")]
     until: Option<u64>,
-    /// What the kernels of Linux hosts note of themselves: tcp_probe, tcp_retransmit, sockets
+    /// What the kernels of Linux hosts note of themselves: tcp_probe, tcp_retransmit, sockets,
+    /// function_graph:FUNCTION
     #[arg(long, value_name = "WHAT,…", value_delimiter = ',', value_parser = trace)]
     trace: Vec<Trace>,
     /// Run the commands of standard input, a line each, on this host when it is stopped: a or b
@@ -58,8 +59,12 @@ fn shell(host: Port) -> linux::Shell {
 }
 
 fn trace(text: &str) -> Result<Trace, String> {
-    serde_json::from_value(text.into())
-        .map_err(|_| "expected tcp_probe, tcp_retransmit or sockets".to_owned())
+    if let Some(function) = text.strip_prefix("function_graph:") {
+        return Ok(Trace::FunctionGraph(function.to_owned()));
+    }
+    serde_json::from_value(text.into()).map_err(|_| {
+        "expected tcp_probe, tcp_retransmit, sockets or function_graph:FUNCTION".to_owned()
+    })
 }
 
 /// Compares two runs, and draws how they part; the exit code.

@@ -38,6 +38,8 @@ pub struct Moment {
     pub ssthresh: Option<u32>,
     /// Smoothed round-trip time, in µs.
     pub srtt_us: Option<u32>,
+    /// Retransmission timeout, in µs.
+    pub rto_us: Option<u32>,
     /// Window of the other end, in bytes.
     pub snd_wnd: Option<u32>,
     /// Window of this end, in bytes.
@@ -68,6 +70,7 @@ impl Moment {
             cwnd: None,
             ssthresh: None,
             srtt_us: None,
+            rto_us: None,
             snd_wnd: None,
             rcv_wnd: None,
             snd_una: None,
@@ -84,6 +87,7 @@ impl Moment {
             cwnd: self.cwnd.or(before.cwnd),
             ssthresh: self.ssthresh.or(before.ssthresh),
             srtt_us: self.srtt_us.or(before.srtt_us),
+            rto_us: self.rto_us.or(before.rto_us),
             snd_wnd: self.snd_wnd.or(before.snd_wnd),
             rcv_wnd: self.rcv_wnd.or(before.rcv_wnd),
             snd_una: self.snd_una.or(before.snd_una),

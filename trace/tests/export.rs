@@ -451,6 +451,7 @@ fn senders() -> Senders {
         moment.cwnd = (cwnd > 0).then_some(cwnd);
     }
     moments[1].srtt_us = Some(20);
+    moments[1].rto_us = Some(204_000);
     moments[3].ca_state = Some(CaState::Recovery);
     Senders::new(&moments)
 }
@@ -468,17 +469,17 @@ fn csv_has_a_line_a_record() {
         lines[0],
         "seq,time_ns,lane,tap,protocol,kind,flags,length,packet_id,connection,payload_len,f0,f1,f2,\
          tcp_flags,iteration,slot,actions,snapshot_len,cwnd,ssthresh,srtt_us,snd_wnd,rcv_wnd,\
-         snd_una,snd_nxt,ca_state,state"
+         snd_una,snd_nxt,ca_state,state,rto_us"
     );
     let columns = lines[0].split(',').count();
     assert!(lines.iter().all(|line| line.split(',').count() == columns));
     assert_eq!(
         lines[6],
-        "5,1700000000123461089,a-to-b,egress,tcp,data,snapshot,1054,13,0,1000,2000,5000,1000,24,1,3,ecn,96,11,,20,,,,,recovery,"
+        "5,1700000000123461089,a-to-b,egress,tcp,data,snapshot,1054,13,0,1000,2000,5000,1000,24,1,3,ecn,96,11,,20,,,,,recovery,,204000"
     );
     assert_eq!(
         lines[8],
-        "7,1700000000123465789,a-to-b,ingress,roce,other,error+snapshot,122,16,,64,0,0,0,0,0,,-,96,,,,,,,,,"
+        "7,1700000000123465789,a-to-b,ingress,roce,other,error+snapshot,122,16,,64,0,0,0,0,0,,-,96,,,,,,,,,,"
     );
     let window = |line: &str| line.split(',').nth(19).map(str::to_owned);
     let windows: Vec<_> = lines[1..].iter().filter_map(|line| window(line)).collect();

@@ -10,7 +10,7 @@ use midwire_trace::units::Lane;
 use super::plane::{BOTTOM, RIGHT, TOP, View, W, axes};
 
 const WINDOWS: f64 = 190.0;
-const ROUND_TRIP: f64 = 130.0;
+const TIMES: f64 = 130.0;
 /// What Linux has for a threshold that is not there yet.
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
@@ -77,7 +77,8 @@ pub(super) fn draw(o: &mut String, over: View, lane: Lane, moments: &[Moment]) {
     }
     o.push_str(
         "<p class=\"key soft\"><span>What the sender's kernel knows:</span><span><i style=\"background:var(--data)\"></i>cwnd, segments</span>\
-         <span><i style=\"background:var(--again)\"></i>ssthresh</span><span><i style=\"background:var(--ack)\"></i>smoothed round-trip time</span>",
+         <span><i style=\"background:var(--again)\"></i>ssthresh</span><span><i style=\"background:var(--ack)\"></i>smoothed round-trip time</span>\
+         <span><i style=\"background:var(--bad)\"></i>retransmission timeout</span>",
     );
     for state in CaState::ALL {
         if let Some(colour) = shade(*state) {
@@ -90,7 +91,9 @@ pub(super) fn draw(o: &mut String, over: View, lane: Lane, moments: &[Moment]) {
     o.push_str("</p>");
     panel(o, over, (WINDOWS, "segments"), &said, &windows);
     let srtt = Line::of(&said, "--ack", |m| m.srtt_us.filter(|us| *us > 0));
-    panel(o, over, (ROUND_TRIP, "µs"), &said, &[srtt]);
+    panel(o, over, (TIMES, "µs"), &said, &[srtt]);
+    let rto = Line::of(&said, "--bad", |m| m.rto_us);
+    panel(o, over, (TIMES, "µs"), &said, &[rto]);
 }
 
 /// The shade of a state of congestion control; all is well without.

@@ -253,6 +253,7 @@ impl Departure {
                 ("ssthresh", number(threshold)),
                 ("ca_state", state),
                 ("srtt_us", number(held.srtt_us)),
+                ("rto_us", number(held.rto_us)),
                 ("snd_wnd", number(held.snd_wnd)),
                 ("rcv_wnd", number(held.rcv_wnd)),
             ];

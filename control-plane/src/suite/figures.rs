@@ -169,7 +169,9 @@ fn neighbours() -> Result<Vec<Job>, Error> {
         // their 430 ms are a tenth of what this plan asks for.
         for end in plan.endpoints.both_mut() {
             if let Endpoint::Rnic(nic) = end {
-                let faults = mem::replace(&mut nic.profile, Profile::Clean).faults().iter();
+                let faults = mem::replace(&mut nic.profile, Profile::Clean)
+                    .faults()
+                    .iter();
                 let kept = faults.filter(|fault| **fault != Fault::AdaptiveRetransmission);
                 nic.faults.extend(kept);
             }

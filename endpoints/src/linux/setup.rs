@@ -30,8 +30,10 @@ const QUIET: [&str; 4] = [
 ];
 /// Sets what is to be noted. The shell does it by itself: another process more or less would change
 /// the random numbers of those that follow.
-const SET_TRACE: &str =
-    r#"while read -r name value; do echo "$value" >"/sys/kernel/tracing/$name"; done <trace"#;
+const SET_TRACE: &str = r#"while read -r name value; do
+	echo "$value" 2>/dev/null >"/sys/kernel/tracing/$name" ||
+		{ echo "the tracer takes no $value for $name"; exit 1; }
+done <trace"#;
 
 const NO_IPV6: [&str; 1] = ["net.ipv6.conf.eth0.disable_ipv6=1"];
 

@@ -270,6 +270,7 @@ impl Formats {
             cwnd: narrow("snd_cwnd"),
             ssthresh: narrow("ssthresh"),
             srtt_us: narrow("srtt"),
+            rto_us: narrow("rto"),
             snd_wnd: narrow("snd_wnd"),
             rcv_wnd: narrow("rcv_wnd"),
             snd_una: narrow("snd_una"),

@@ -76,6 +76,7 @@ pub(super) const COLUMNS: &[(&str, Value)] = &[
     ("snd_nxt", Number(|r| maybe(r.known?.snd_nxt))),
     ("ca_state", Text(|r| word(r.known?.ca_state?.as_str()))),
     ("state", Text(|r| word(r.known?.state?.as_str()))),
+    ("rto_us", Number(|r| maybe(r.known?.rto_us))),
 ];
 
 /// Calls `hear` with each row of a capture, up to damage if there is any; returns their number.
