@@ -405,8 +405,8 @@ fn a_run_that_is_killed_leaves_no_process() {
     }
 }
 
-/// Carries out a plan of the repository twice, with the same capture; how connections recovered.
-fn recoveries(plan: &str) -> Vec<String> {
+/// Carries out a plan of the repository twice, with the same capture; what RDMA NICs did.
+fn twice(plan: &str) -> Value {
     let directory = TempDir::new().expect("temporary directory");
     let [first, second] = ["first", "second"].map(|out| {
         let out = directory.path().join(out);
@@ -421,8 +421,12 @@ fn recoveries(plan: &str) -> Vec<String> {
     });
     let capture = |run: &Path| fs::read(run.join("capture.mwc")).expect("a capture");
     assert!(capture(&first) == capture(&second), "two runs differ");
-    let run = run_file(&first);
-    let analysis = &run["findings"]["roce"]["analysis"];
+    run_file(&first)["findings"]["roce"]["analysis"].clone()
+}
+
+/// How connections of a plan of the repository recovered.
+fn recoveries(plan: &str) -> Vec<String> {
+    let analysis = twice(plan);
     let checks = analysis["counters"].as_array().expect("counters");
     assert!(checks.len() >= 8, "{checks:?}");
     let recoveries = analysis["recoveries"].as_array().expect("recoveries");
@@ -445,6 +449,17 @@ fn soft_roce_recovers_the_same_in_every_run() {
         recoveries("linux-rdma.yaml"),
         ["sequence-nak", "timeout", "sequence-nak", "implied-nak"]
     );
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn soft_roce_says_that_it_is_not_ready() {
+    let analysis = twice("linux-roce-rnr.yaml");
+    let checks = analysis["counters"].as_array().expect("counters");
+    let says = |check: &&Value| check["counter"] == "send_rnr_err" && check["nic"] == "b";
+    let rnr = checks.iter().find(says).expect("a counter of RNR NAKs");
+    let [says, least, most] = ["says", "least", "most"].map(|name| rnr[name].as_u64());
+    assert!(says > Some(0) && says == least && says == most, "{rnr}");
 }
 
 #[test]
