@@ -17,7 +17,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "midwire/hosts"
 # What names the results, as endpoints/src/linux/image.rs has it too.
-INPUTS = {"linux": ["kernel.config", "kernel.patch"], "initramfs": ["build.py", "init", "poll.c", "tcp.c"]}
+INPUTS = {"linux": ["kernel.config", "kernel.patch"], "initramfs": ["build.py", "calls.c", "init", "poll.c", "tcp.c"]}
 
 SOURCE = "linux-source-6.12"
 TOOLS = ["bc", "bison", "flex", "m4"]
@@ -180,7 +180,8 @@ def initramfs(work):
         if (root / name).resolve().read_bytes()[:4] == b"\x7fELF":
             queue += libraries(root, root / name)
     unpack(work / "headers", download(work / "header-packages", HEADERS))
-    for name, source, options in [("usr/bin/midwire-tcp", "tcp.c", ["-static"]),
+    for name, source, options in [("usr/bin/midwire-calls", "calls.c", ["-static", "-pthread"]),
+                                  ("usr/bin/midwire-tcp", "tcp.c", ["-static"]),
                                   ("usr/lib/midwire-poll.so", "poll.c",
                                    ["-shared", "-fPIC", "-I", work / "headers/usr/include"])]:
         call("gcc", "-O2", "-Wall", "-Wextra", *options, "-o", work / source, HERE / source)

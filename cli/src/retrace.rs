@@ -2,11 +2,14 @@
 //! `midwire retrace`.
 
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use midwire_control::retrace::{self, Alike, Compared, Set};
+use midwire_control::plan::Plan;
+use midwire_control::retrace::{self, Alike, Compared, Means, Set};
+use midwire_control::run_file::RunFile;
 use midwire_control::verdict::Outcome;
-use midwire_control::{Again, Options, RunOutcome};
+use midwire_control::{Again, Options, Progress, RunOutcome};
 
 use crate::provider::{Place, Provider};
 use crate::run::{Shown, interrupt};
@@ -15,9 +18,9 @@ use crate::{Failure, say};
 /// Options of `midwire retrace`.
 #[derive(Args)]
 pub struct Retrace {
-    /// Directory of a run
+    /// Directory of a run, or a pcap or pcapng file with both directions of the connection
     input: PathBuf,
-    /// The connection, by its number in the run
+    /// The connection, by its number in the run, or in the order in which they begin in the file
     #[arg(long, value_name = "N", default_value_t = 0)]
     connection: u32,
     /// Directory for the new run; it must be new or empty [default: runs/NAME-TIME]
@@ -32,41 +35,89 @@ pub struct Retrace {
 impl Retrace {
     /// Replays it; the exit code.
     pub fn carry_out(self) -> Result<u8, Failure> {
-        let of = retrace::prepare(&self.input, &self.set)?;
         let interrupt = interrupt()?;
-        let shown = Shown::new();
+        let compared = match retrace::is_own(&self.input)? {
+            true => self.repeat(&interrupt)?,
+            false => self.rebuild(&interrupt)?,
+        };
+        Ok(match compared.matching.holds() {
+            true => Outcome::Pass.exit_code(),
+            false => Outcome::ExpectationFailed.exit_code(),
+        })
+    }
+
+    /// Replays a run of Linux hosts from its plan.
+    fn repeat(&self, interrupt: &AtomicBool) -> Result<Compared, Failure> {
+        let of = retrace::prepare(&self.input, &self.set)?;
         let options = Options {
             plan_file: PathBuf::from(&of.run.recorded.plan.file),
             plan_text: retrace::text(&of.plan),
-            out: self.out,
+            out: self.out.clone(),
             seed: of.run.recorded.seed,
             repeat: (1, 1),
             rerun: Some(Again {
                 rerun: of.rerun,
                 shell: None,
             }),
-            progress: &mut |progress| shown.show(progress),
-            interrupt: &interrupt,
+            progress: &mut |_| {},
+            interrupt,
         };
-        let mut provider = Provider::new(Place::Virtual);
-        let outcome = midwire_control::run(&of.plan, options, &mut provider);
-        shown.clear();
-        let RunOutcome { directory, run } = outcome?;
-        if let Outcome::Environment | Outcome::Interrupted = run.verdict.outcome {
-            return Err(Failure::environment(run.verdict.reasons.join("; ")));
-        }
-        let directories = [&*self.input, &*directory];
+        let (directory, run) = carry_out(&of.plan, options)?;
         // Another setting makes other random numbers of all that follows.
         let how = match self.set.is_empty() {
             true => Alike::Bytes,
             false => Alike::Segments,
         };
+        let directories = [&*self.input, &*directory];
         let compared = Compared::of_run([&of.run, &run], directories, self.connection, how)?;
-        say(&format!("Run      {}", directory.display()))?;
         say(compared.tell(&directory)?.trim_end())?;
-        Ok(match compared.matching.holds() {
-            true => Outcome::Pass.exit_code(),
-            false => Outcome::ExpectationFailed.exit_code(),
-        })
+        Ok(compared)
     }
+
+    /// Replays a connection of which only the packets are known.
+    fn rebuild(&self, interrupt: &AtomicBool) -> Result<Compared, Failure> {
+        let recorded = retrace::read(&self.input, self.connection)?;
+        let shown = Shown::new();
+        let means = Means {
+            provider: &mut Provider::new(Place::Virtual),
+            interrupt,
+            heard: &mut |round| shown.say(round.to_string()),
+        };
+        let found = retrace::find(&self.input, &recorded, &self.set, means);
+        shown.clear();
+        let found = found?;
+        let options = Options {
+            plan_file: PathBuf::from("retrace.yaml"),
+            plan_text: retrace::text(&found.plan),
+            out: self.out.clone(),
+            seed: retrace::SEED,
+            repeat: (1, 1),
+            rerun: None,
+            progress: &mut |_| {},
+            interrupt,
+        };
+        let (directory, run) = carry_out(&found.plan, options)?;
+        say(&format!("Rounds   {}", found.rounds))?;
+        let compared = Compared::found(&recorded, &found, &run, &directory)?;
+        say(compared.tell(&directory)?.trim_end())?;
+        Ok(compared)
+    }
+}
+
+/// Runs a plan, and says where.
+fn carry_out(plan: &Plan, options: Options<'_>) -> Result<(PathBuf, RunFile), Failure> {
+    let shown = Shown::new();
+    let progress = &mut |progress: &Progress| shown.show(progress);
+    let options = Options {
+        progress,
+        ..options
+    };
+    let outcome = midwire_control::run(plan, options, &mut Provider::new(Place::Virtual));
+    shown.clear();
+    let RunOutcome { directory, run } = outcome?;
+    if let Outcome::Environment | Outcome::Interrupted = run.verdict.outcome {
+        return Err(Failure::environment(run.verdict.reasons.join("; ")));
+    }
+    say(&format!("Run      {}", directory.display()))?;
+    Ok((directory, run))
 }

@@ -119,6 +119,11 @@ impl Shown {
         }
     }
 
+    /// Shows a sentence.
+    pub fn say(&self, text: String) {
+        self.0.set_message(text);
+    }
+
     pub fn clear(&self) {
         self.0.finish_and_clear();
     }

@@ -7,6 +7,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use midwire_trace::Nanos;
+use midwire_trace::build::{Path as Route, TcpSegment, tcp, udp};
+use midwire_trace::export::pcapng::{About, Frame, Writer};
+use midwire_trace::packet::tcp_flags::SYN;
 use tempfile::TempDir;
 
 /// A run, and what is made of it.
@@ -17,11 +21,11 @@ impl Bench {
     fn new(body: &str) -> Self {
         let host =
             |n| format!("{{linux: {{address: 10.77.0.{n}/24, rate_mbps: 1000, delay: 5us}}}}");
-        let text = format!(
-            "version: 1\nname: test\nendpoints:\n  a: {}\n  b: {}\n{body}",
-            host(1),
-            host(2)
-        );
+        Self::of([&host(1), &host(2)], body)
+    }
+
+    fn of([a, b]: [&str; 2], body: &str) -> Self {
+        let text = format!("version: 1\nname: test\nendpoints:\n  a: {a}\n  b: {b}\n{body}");
         let bench = Self(TempDir::new().expect("temporary directory"));
         fs::write(bench.path("plan.yaml"), text).expect("plan written");
         let (_, said) = bench.midwire(&["run", "plan.yaml", "--out", "run"]);
@@ -133,4 +137,107 @@ fn what_cannot_be_replayed_is_told() {
         assert_eq!(code, 2, "{said}");
         assert!(said.contains(part), "{said}");
     }
+}
+
+impl Bench {
+    /// A run's packets as a file.
+    fn export(&self) {
+        let (code, said) = self.midwire(&["export", "run", "--pcapng", "run.pcapng"]);
+        assert_eq!(code, 0, "{said}");
+    }
+}
+
+const NETWORK: &str = "traffic:
+  - tcp: {from: a, to: b, bytes: 300kB}
+events:
+  - {direction: a-to-b, packet: 60, action: drop}
+  - {direction: a-to-b, packet: 30, action: {delay: 500us}}
+  - {direction: b-to-a, kind: ack, packet: 20, action: {delay: 100us}}
+  - {direction: a-to-b, packet: 100, action: ecn}
+";
+
+#[test]
+#[ignore = "needs make hosts"]
+fn packets_alone_are_enough() {
+    let host = |n, delay| {
+        let ecn = "sysctls: {net.ipv4.tcp_ecn: 1}";
+        format!("{{linux: {{address: 10.77.0.{n}/24, rate_mbps: 1000, delay: {delay}, {ecn}}}}}")
+    };
+    let bench = Bench::of([&host(1, "5us"), &host(2, "20us")], NETWORK);
+    bench.export();
+    let (code, said) = bench.midwire(&["retrace", "run.pcapng", "--out", "again"]);
+    assert_eq!(code, 0, "{said}");
+    let packets = numbers(&said, "Packets");
+    assert!(packets[0] > 200 && packets[0] == packets[1], "{said}");
+    // It is a run like any other.
+    let (code, said) = bench.midwire(&["rerun", "again"]);
+    assert_eq!(code, 0, "{said}");
+    // Of another stack the very answer to the SYN is another one.
+    let sack = "b.sysctls.net.ipv4.tcp_sack=0";
+    let (code, said) = bench.midwire(&["retrace", "run.pcapng", "--set", sack]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("packet 1 b-to-a"), "{said}");
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn requests_and_answers_are_called_when_they_were() {
+    let bench = Bench::new(
+        "traffic:
+  - command: {on: b, run: iperf3 -s -1, background: true}
+  - command: {on: a, run: iperf3 -c $MIDWIRE_B -n 50k}
+",
+    );
+    bench.export();
+    // The connection over which iperf3 agrees with its server on what to do.
+    let (code, said) = bench.midwire(&["retrace", "run.pcapng", "--connection", "0"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(numbers(&said, "Packets")[0] > 20, "{said}");
+}
+
+#[test]
+#[ignore = "needs make hosts"]
+fn a_run_in_real_time_goes_as_far_as_it_goes() {
+    let taps = "{tap: {address: 10.77.0.1/24}}";
+    let traffic = "traffic:\n  - tcp: {from: a, to: b, bytes: 20kB}\n";
+    let bench = Bench::of([taps, &taps.replace("0.1", "0.2")], traffic);
+    let (code, said) = bench.midwire(&["retrace", "run", "--out", "again"]);
+    assert!(
+        code == 0 || said.contains("Departs") || said.contains("Windows"),
+        "{said}"
+    );
+    // The handshake at least, at its times.
+    assert!(numbers(&said, "Times")[0] >= 3, "{said}");
+}
+
+#[test]
+fn what_is_no_connection_is_told() {
+    let bench = Bench(TempDir::new().expect("temporary directory"));
+    let retrace = |name: &str| {
+        let (code, said) = bench.midwire(&["retrace", name]);
+        assert_eq!(code, 2, "{said}");
+        said
+    };
+    assert!(retrace("nowhere").contains("nowhere"));
+    fs::write(bench.path("text"), "no packets").expect("file");
+    assert!(retrace("text").contains("neither pcap nor pcapng"));
+    let write = |name: &str, frames: &[Vec<u8>]| {
+        let file = fs::File::create(bench.path(name)).expect("file");
+        let mut writer = Writer::new(file, &About::default()).expect("pcapng");
+        writer.interface("test", "", None, 0).expect("interface");
+        for bytes in frames {
+            let frame = Frame::received(0, Nanos(1000), bytes);
+            writer.packet(&frame).expect("packet");
+        }
+        writer.finish().expect("pcapng");
+    };
+    let route = Route::ipv4(1, 2);
+    write("udp.pcapng", &[udp(&route, &[1; 100])]);
+    assert!(retrace("udp.pcapng").contains("there is no SYN"));
+    let syn = TcpSegment {
+        flags: SYN,
+        ..TcpSegment::default()
+    };
+    write("syn.pcapng", &[tcp(&route, &syn, &[])]);
+    assert!(retrace("syn.pcapng").contains("one direction only"));
 }

@@ -90,6 +90,9 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A run that a command needs could not be carried out.
+    #[error("a run could not be carried out: {0}")]
+    Run(String),
     /// A search can't be taken up again.
     #[error("the search in {} can't go on: {reason}", path.display())]
     Resume {
@@ -138,6 +141,7 @@ impl Error {
             | Error::RunFile { .. }
             | Error::RunVersion { .. }
             | Error::Figure { .. }
+            | Error::Run(_)
             | Error::Search { .. } => Outcome::Environment.exit_code(),
         }
     }

@@ -2,23 +2,34 @@
 //! A TCP connection replayed: two Linux hosts on the card's clock speak once more, the card plays
 //! the network as it was then, and what they send is held against what was recorded.
 
+mod calls;
 mod matching;
+mod network;
+mod replay;
+mod settings;
 mod trail;
 
 use std::fs;
 use std::path::Path;
 
 use midwire_endpoints::linux::Trace;
+use midwire_trace::Lane;
 use midwire_trace::inside::Senders;
 use serde_json::Value;
 
 pub use matching::{Alike, Departure, Matching};
+pub use replay::{Found, Means, Round, SEED, find};
 pub use trail::{Offer, Seen, Segment, Trail};
 
 use crate::plan::{Action, Endpoint, LinuxEndpoint, Plan};
 use crate::rerun::{self, Prepared};
 use crate::run_file::{RunFile, files};
 use crate::{Error, explicit, inside};
+
+fn refused(of: &Path, reason: String) -> Error {
+    let path = of.to_owned();
+    Error::Retrace { path, reason }
+}
 
 /// A setting of a host that is not as it was: `a.congestion_control=reno`.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,10 +83,6 @@ impl Set {
 /// A run of Linux hosts in virtual time, with each decision of its network as an event of its
 /// own, and with other settings where they are asked for.
 pub fn prepare(of: &Path, set: &[Set]) -> Result<Prepared, Error> {
-    let refused = |reason: String| Error::Retrace {
-        path: of.to_owned(),
-        reason,
-    };
     let asked = rerun::Asked {
         until: None,
         trace: vec![Trace::TcpProbe, Trace::TcpRetransmit, Trace::Sockets],
@@ -92,11 +99,44 @@ pub fn prepare(of: &Path, set: &[Set]) -> Result<Prepared, Error> {
         if let (Endpoint::Linux(a), Endpoint::Linux(b)) =
             (&mut plan.endpoints.a, &mut plan.endpoints.b)
         {
-            set.apply([a, b]).map_err(refused)?;
+            set.apply([a, b]).map_err(|reason| refused(of, reason))?;
         }
     }
     Plan::parse("the plan of the replay", &explicit::anew(plan))?;
     Ok(prepared)
+}
+
+/// A connection of any origin, as it was on the line on which it was recorded.
+pub fn read(of: &Path, connection: u32) -> Result<Trail, Error> {
+    let read = if of.is_dir() {
+        let run = RunFile::read(of)?;
+        Trail::of_run(&run, of, connection)
+    } else {
+        Trail::of_file(of, connection)
+    };
+    let mut trail = read.map_err(|reason| refused(of, reason))?;
+    for lane in [Lane::AtoB, Lane::BtoA] {
+        if trail.of(lane).next().is_none() {
+            let reason = format!("{} has packets of one direction only", trail.name);
+            return Err(refused(of, reason));
+        }
+    }
+    if !of.is_dir() {
+        let responses = trail.responses();
+        trail.find_lost(responses);
+    }
+    trail.on_the_line();
+    Ok(trail)
+}
+
+/// Whether a path is that of a run which can be repeated: its hosts are Linux in virtual time.
+pub fn is_own(of: &Path) -> Result<bool, Error> {
+    if !of.is_dir() {
+        return Ok(false);
+    }
+    let run = RunFile::read(of)?;
+    let plan = &run.recorded.plan.parsed;
+    Ok(matches!(plan.endpoints.a, Endpoint::Linux(_)))
 }
 
 /// A connection of a run of Linux hosts, and the same of the run that has replayed it.
@@ -119,10 +159,7 @@ impl Compared {
     ) -> Result<Self, Error> {
         let trail = |at: usize| {
             let read = Trail::of_run(runs[at], directories[at], connection);
-            read.map_err(|reason| Error::Retrace {
-                path: directories[at].to_owned(),
-                reason,
-            })
+            read.map_err(|reason| refused(directories[at], reason))
         };
         let trails = [trail(0)?, trail(1)?];
         let [first, second] = directories.map(inside::read);
@@ -131,6 +168,24 @@ impl Compared {
             matching: Matching::of([&trails[0], &trails[1]], how),
             inside: [Senders::new(&first?), Senders::new(&second?)],
             connections: [connection; 2],
+        })
+    }
+
+    /// Of a recording and the run of the plan that was found for it.
+    pub fn found(
+        recorded: &Trail,
+        found: &Found,
+        run: &RunFile,
+        directory: &Path,
+    ) -> Result<Self, Error> {
+        let trail = Trail::of_run(run, directory, 0).map_err(|e| refused(directory, e))?;
+        let replayed = found.on_the_line(trail, recorded);
+        let inside = [Senders::default(), Senders::new(&inside::read(directory)?)];
+        Ok(Self {
+            name: recorded.name.clone(),
+            matching: Matching::of([recorded, &replayed], Alike::Segments),
+            inside,
+            connections: [0; 2],
         })
     }
 

@@ -252,6 +252,20 @@ impl Trail {
         self.packets.first().map_or(Nanos(0), |seen| seen.time)
     }
 
+    /// From its first packet to its last, in ns.
+    pub fn length(&self) -> u64 {
+        let last = self.packets.iter().map(|seen| seen.time).max();
+        last.map_or(0, |last| last.since(self.start()).0)
+    }
+
+    /// Both ends have closed it, or one has given it up.
+    pub fn closed(&self) -> bool {
+        let said = |lane, flag| self.of(lane).any(|seen| seen.segment.has(flag));
+        let lanes = [Lane::AtoB, Lane::BtoA];
+        lanes.iter().all(|&lane| said(lane, tcp_flags::FIN))
+            || lanes.iter().any(|&lane| said(lane, tcp_flags::RST))
+    }
+
     /// Packets of one direction.
     pub fn of(&self, lane: Lane) -> impl Iterator<Item = &Seen> {
         self.packets.iter().filter(move |seen| seen.lane == lane)
@@ -370,8 +384,33 @@ fn read_file(path: &Path) -> Read<Vec<Trail>> {
 impl Seen {
     /// Whether this is the very packet, seen at another place.
     fn is(&self, other: &Seen) -> bool {
-        let same =
-            |a: &Segment, b: &Segment| (a.seq, a.ack, a.payload) == (b.seq, b.ack, b.payload);
-        self.lane == other.lane && self.out.is_none() && same(&self.segment, &other.segment)
+        let name = |seen: &Seen| {
+            let Segment {
+                seq, ack, payload, ..
+            } = seen.segment;
+            (seen.lane, seq, ack, payload, seen.instance())
+        };
+        self.out.is_none() && name(self) == name(other)
+    }
+
+    /// What tells transmissions of the same bytes apart: IPv4's identification, and the timestamp.
+    fn instance(&self) -> (Option<[u8; 2]>, Option<u32>) {
+        let packet = Packet::parse_snapshot(&self.frame, self.length as usize);
+        let v4 = packet.net.is_some_and(|net| net.src.is_ipv4());
+        let id = self.frame.get(packet.l3_offset + 4..packet.l3_offset + 6);
+        let id = id.and_then(|id| id.try_into().ok()).filter(|_| v4);
+        let mut options = packet.tcp().into_iter().flat_map(|tcp| tcp.options());
+        let time = options.find_map(|option| match option {
+            TcpOption::Timestamps { value, .. } => Some(value),
+            _ => None,
+        });
+        (id, time)
+    }
+
+    /// The ECN field of the frame that the other end got.
+    pub fn ecn_out(&self) -> Option<u8> {
+        let out = self.out.as_deref()?;
+        let packet = Packet::parse_snapshot(out, self.length as usize);
+        Some(packet.net?.ecn())
     }
 }

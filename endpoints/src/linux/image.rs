@@ -21,6 +21,7 @@ const KERNEL: u64 = key(&[
 ]);
 const INITRAMFS: u64 = key(&[
     include_bytes!("../../../hosts/build.py"),
+    include_bytes!("../../../hosts/calls.c"),
     include_bytes!("../../../hosts/init"),
     include_bytes!("../../../hosts/poll.c"),
     include_bytes!("../../../hosts/tcp.c"),
