@@ -20,6 +20,7 @@ const MOST: u64 = 64 << 20;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
+    messages: u64,
     slots: u64,
     size: usize,
     mtu: usize,
@@ -45,6 +46,7 @@ impl Layout {
             .max(few)
             .clamp(1, transfer.messages.max(1));
         Self {
+            messages: transfer.messages,
             slots,
             size: usize::try_from(transfer.size).unwrap_or(usize::MAX),
             mtu: transfer.mtu.max(1) as usize,
@@ -56,13 +58,13 @@ impl Layout {
         (self.slots as usize * WORD).next_multiple_of(ALIGNMENT)
     }
 
-    fn messages(&self) -> usize {
+    fn one_way(&self) -> usize {
         (self.slots as usize * self.size).next_multiple_of(ALIGNMENT)
     }
 
     /// Bytes of a queue pair.
     pub fn bytes(&self) -> usize {
-        self.words() + 2 * self.messages()
+        self.words() + 2 * self.one_way()
     }
 
     /// The slot of a message.
@@ -87,7 +89,7 @@ impl Layout {
 
     /// Where a message comes in.
     pub fn incoming(&self, message: u64) -> usize {
-        self.outgoing(message) + self.messages()
+        self.outgoing(message) + self.one_way()
     }
 
     /// Writes what goes out, for the queue pair whose memory begins at `start`.
@@ -118,14 +120,17 @@ impl Layout {
         }
     }
 
-    /// Packets of a message that did not come.
+    /// Packets of a message that did not come. One that has its slot to the end is looked at then.
     pub fn missing(&self, memory: &Memory, start: usize, message: u64, content: Content) -> u64 {
         let wrong = |(at, byte): &(usize, u8)| {
             let mut found = [0];
             memory.read(start + at, &mut found);
             found[0] != *byte
         };
-        self.marks(message, content).filter(wrong).count() as u64
+        match message + self.slots < self.messages {
+            true => self.marks(message, content).filter(wrong).count() as u64,
+            false => 0,
+        }
     }
 
     /// Wrong bytes in the slots of messages.

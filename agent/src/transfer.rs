@@ -170,6 +170,9 @@ impl Wait {
             self.since = now;
         } else if now - self.since > Self::RESTLESS {
             thread::sleep(((now - self.since) / Self::PART).max(Self::LEAST));
+        } else {
+            // Soft-RoCE computes where programs do, on a host of one processor only when they let it.
+            thread::yield_now();
         }
         Ok(now)
     }

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 use midwire_trace::{Capture, Tap};
 use serde_json::Value;
@@ -71,10 +72,9 @@ fn verdicts_match_what_the_hosts_counted() {
             assert_eq!(report["bytes"], 10 * 32 * 1024, "{traffic}");
             assert_eq!(report["wrong_bytes"], 0, "{traffic}");
             assert_eq!(report["completed"], true, "{traffic}");
-            assert!(
-                number(&report["completion_times"]["p50_ns"]) > 26_000,
-                "{traffic}"
-            );
+            // 32 packets at 10 Gb/s, there or back, and what comes before and after
+            let median = number(&report["completion_times"]["p50_ns"]);
+            assert!((28_000..40_000).contains(&median), "{traffic}: {median} ns");
 
             let analysis = &run["findings"]["roce"]["analysis"];
             assert_eq!(
@@ -113,8 +113,10 @@ fn verdicts_match_what_the_hosts_counted() {
 #[test]
 #[ignore = "needs make hosts and make agent"]
 fn wrong_bytes_are_found() {
-    for (traffic, lost, _) in VERBS {
-        let change = "corrupt: {at: payload, offset: 100, mend: [icrc]}";
+    // With more, slots are shared, and messages looked at as they come.
+    let many = ("verb: read, messages: 20, size: 1MiB", VERBS[2].1, 0);
+    for (traffic, lost, _) in VERBS.into_iter().chain([many]) {
+        let change = "corrupt: {at: payload, mend: [icrc]}";
         let event = format!("{{{lost}, action: {{{change}}}}}");
         let body = body(traffic, &event) + "expect:\n  - traffic: fails\n";
         let run = run(&Plan::new(HOST, &body), 0);
@@ -192,6 +194,23 @@ fn runs_of_agents_are_the_same() {
         first != plan.capture("other", &["--seed", "2"]),
         "the seed has no say"
     );
+}
+
+/// While their agents wait for messages, hosts are stopped and looked at.
+#[test]
+#[ignore = "needs make hosts and make agent"]
+fn runs_of_agents_are_stopped_at_a_packet() {
+    let plan = Plan::new(HOST, &body(VERBS[0].0, ""));
+    plan.capture("run", &[]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_midwire"));
+    let command = command.arg("rerun").arg(plan.path("run"));
+    let command = command.args(["--until", "100"]).current_dir(plan.0.path());
+    let output = command.output().expect("midwire starts");
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("the same up to packet 100"), "{text}");
+    let host = text.split("Host ").nth(2).expect("host b");
+    assert!(host.contains("Udp:InDatagrams 9"), "{host}");
 }
 
 /// Nothing arrives any more: retries end it, and without retries the time limit does.
