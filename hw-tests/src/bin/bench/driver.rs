@@ -17,7 +17,8 @@ pub fn ring_to_disk(report: &mut Report, hosts: bool) -> Result<()> {
         "The driver with a ring that is always full: records a second from the ring to a file in \
          memory and to one on the disk of the temporary directory, next to a plain write of as \
          many bytes there, and the CPU time that a record takes of this machine, next to that of \
-         tcpdump, which writes 64 bytes of each packet of a veth to a file in memory.",
+         tcpdump, which writes 64 bytes of each packet of a veth to a file in memory, with what \
+         the kernel does for it.",
     );
     let output = Command::new(option_env!("CARGO").unwrap_or("cargo"))
         .args([
@@ -79,8 +80,9 @@ pub fn ring_to_disk(report: &mut Report, hosts: bool) -> Result<()> {
     Ok(())
 }
 
-/// Nanoseconds of its CPU time that tcpdump takes for each packet that it writes, of the
-/// packets of a veth; `None` where there is no tcpdump.
+/// Nanoseconds of CPU time that tcpdump takes for each packet that it writes, of the packets of a
+/// veth: its own, and what the kernel takes for it, which is done on the sender's account; `None`
+/// where there is no tcpdump.
 fn tcpdump() -> Result<Option<f64>> {
     const PACKETS: u64 = 1_000_000;
     const SNAPSHOT: u64 = 64;
@@ -124,25 +126,31 @@ fn tcpdump() -> Result<Option<f64>> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    host.run_in(|| send_packets("mw0", PACKETS))??;
+    let send = || {
+        let before = cpu_time("thread-self").map_err(|e| e.to_string())?;
+        send_packets("mw0", PACKETS).map_err(|e| e.to_string())?;
+        let after = cpu_time("thread-self").map_err(|e| e.to_string())?;
+        Ok::<_, String>(after.saturating_sub(before))
+    };
+    let heard = host.run_in(send)??;
     std::thread::sleep(Duration::from_millis(500));
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", tcpdump.pid()))?;
+    let own = cpu_time(tcpdump.pid())?;
     tcpdump.stop(Duration::from_secs(5))?;
-    // proc(5): behind the name in parentheses, user and system time are fields 14 and 15.
-    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks: u64 = fields
-        .split_whitespace()
-        .skip(11)
-        .take(2)
-        .map(str::parse::<u64>)
-        .sum::<std::result::Result<_, _>>()?;
+    let unheard = host.run_in(send)??;
     let written = file.as_file().metadata()?.len() - FILE_HEADER;
     let packets = written / (PACKET_HEADER + SNAPSHOT);
-    // SAFETY: a plain question to the C library.
-    let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) } as f64;
+    let kernel = heard.saturating_sub(unheard);
     Ok(Some(
-        ticks as f64 / ticks_a_second * 1e9 / packets.max(1) as f64,
+        (own + kernel).as_nanos() as f64 / packets.max(1) as f64,
     ))
+}
+
+/// CPU time of a process or of a thread of this one, in user and kernel mode.
+fn cpu_time(pid: impl std::fmt::Display) -> Result<Duration> {
+    // Documentation/scheduler/sched-stats.rst
+    let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
+    let spent = text.split(' ').next().unwrap_or_default();
+    Ok(Duration::from_nanos(spent.parse()?))
 }
 
 /// Sends packets of 128 bytes out of an interface of this thread's network namespace.
