@@ -12,7 +12,7 @@ mod transfer;
 mod verbs;
 
 use std::io::{BufRead as _, Write as _};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
@@ -125,6 +125,7 @@ impl Agent {
     }
 
     fn open(&mut self, wish: &Open) -> Result<Reply, Error> {
+        wish.setup.iter().try_for_each(|line| set_up(line))?;
         let nics = Nic::open(wish.device.as_deref())?;
         let names: Vec<_> = nics.iter().map(|nic| nic.name.clone()).collect();
         let has_all = |nic: &Nic| {
@@ -202,6 +203,19 @@ impl Agent {
                 "expected to check transfer {n}, not {other:?}"
             ))),
         }
+    }
+}
+
+/// Runs a command line of the plan. What it says must not get among the answers.
+fn set_up(line: &str) -> Result<(), Error> {
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).stdin(Stdio::null());
+    let output = command.output().map_err(Error::refused("can't run sh"))?;
+    let said = [&output.stdout[..], &output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).trim().to_owned();
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(Error::Asked(format!("setup: {line:?} failed: {said}"))),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Command;
 
 use midwire_trace::{Capture, Tap};
@@ -194,6 +195,31 @@ fn runs_of_agents_are_the_same() {
         first != plan.capture("other", &["--seed", "2"]),
         "the seed has no say"
     );
+}
+
+/// What a plan asks of the NIC's settings is done first, or the run ends.
+#[test]
+#[ignore = "needs make hosts and make agent"]
+fn setup_that_fails_ends_the_run() {
+    let agent = |line: &str| {
+        let request = format!(r#"{{"open":{{"device":null,"addresses":[],"setup":["{line}"]}}}}"#);
+        format!("(echo '{request}'; sleep 1) | ./midwire-agent")
+    };
+    let program = Path::new(env!("CARGO_BIN_EXE_midwire")).with_file_name("midwire-agent");
+    let body = format!(
+        "traffic:\n  - command: {{on: a, run: {:?}}}\n",
+        agent("echo set; true") + "; " + &agent("echo no such NIC >&2; false")
+    );
+    let plan = Plan::new(&format!("{HOST}, files: [{}]", program.display()), &body);
+    run(&plan, 0);
+    let said = fs::read_to_string(plan.path("run/host-a/0.stdout")).expect("output");
+    let lines: Vec<_> = said.lines().collect();
+    assert!(
+        lines[1].starts_with(r#"{"opened":{"device":"rxe0""#),
+        "{said}"
+    );
+    assert!(lines[3].contains("failed: no such NIC"), "{said}");
+    assert_eq!(lines.len(), 4, "{said}");
 }
 
 /// While their agents wait for messages, hosts are stopped and looked at.

@@ -40,6 +40,7 @@ pub(crate) fn start(
         let wanted = hosts.map(|host| Open {
             device: None,
             addresses: host.address.iter().map(|cidr| cidr.address).collect(),
+            setup: Vec::new(),
         });
         let session = rdma_run::session(plan, wanted, place.seed);
         pair.prepare(session).map_err(said)?;

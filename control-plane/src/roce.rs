@@ -6,7 +6,7 @@ use midwire_analysis::roce::{Limit, NicSettings, QpSettings, Scope, Settings, Ti
 use midwire_endpoints::rnic::{CnpScope, RdmaReport};
 use midwire_trace::Capture;
 
-use crate::plan::{Endpoint, RdmaTraffic, RnicEndpoint, Traffic};
+use crate::plan::{Dcqcn, Endpoint, RdmaTraffic, Traffic};
 use crate::run_file::Recorded;
 
 /// Reads the capture of a run; nothing when there is no RoCE in it.
@@ -23,9 +23,12 @@ fn settings(recorded: &Recorded) -> Settings {
         nics: (plan.endpoints.both().into_iter())
             .filter_map(|(port, endpoint)| {
                 let (address, notification) = match endpoint {
-                    Endpoint::Rnic(nic) => (&nic.address, notification(nic)),
+                    Endpoint::Rnic(nic) => (&nic.address, notification(&nic.dcqcn)),
                     Endpoint::Linux(host) if host.rdma => (&host.address, Limit::default()),
-                    Endpoint::Agent(host) => (&host.address, Limit::default()),
+                    Endpoint::Agent(host) => {
+                        let set = host.dcqcn.as_ref().map(notification);
+                        (&host.address, set.unwrap_or_default())
+                    }
                     _ => return None,
                 };
                 let counted = recorded.nics.iter().find(|nic| nic.endpoint == port);
@@ -51,8 +54,7 @@ fn settings(recorded: &Recorded) -> Settings {
     }
 }
 
-fn notification(nic: &RnicEndpoint) -> Limit {
-    let dcqcn = &nic.dcqcn;
+fn notification(dcqcn: &Dcqcn) -> Limit {
     Limit {
         notifies: Some(dcqcn.np),
         notification_interval_ns: Some(dcqcn.min_time_between_cnps.as_nanos()),

@@ -7,6 +7,8 @@ use midwire_endpoints::{Cidr, one_or_several};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Dcqcn;
+
 /// A real host with an RDMA NIC, which is plugged into a card that is there already. Its agent sends
 /// the plan's `rdma` traffic.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +31,12 @@ pub struct AgentEndpoint {
     /// Name among RDMA devices. Default the one that has the addresses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
+    /// Command lines that the agent runs on its host before all else, which set the NIC up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub setup: Vec<String>,
+    /// What its congestion control is set to, for the analysis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dcqcn: Option<Dcqcn>,
 }
 
 impl AgentEndpoint {
@@ -48,6 +56,7 @@ impl AgentEndpoint {
         Open {
             device: self.device.clone(),
             addresses: self.address.iter().map(|cidr| cidr.address).collect(),
+            setup: self.setup.clone(),
         }
     }
 

@@ -42,6 +42,9 @@ pub struct Open {
     pub device: Option<String>,
     /// The addresses that queue pairs take; all of the NIC without any.
     pub addresses: Vec<IpAddr>,
+    /// Command lines for `sh`, which set it up before.
+    #[serde(default)]
+    pub setup: Vec<String>,
 }
 
 /// The queue pairs that are wanted.
