@@ -9,7 +9,7 @@ use midwire_endpoints::rnic::{Fault, Profile, QpReport};
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 
-use super::{Facts, Setting, carry_out, with_profile};
+use super::{Facts, Setting, carry_out, tests, with_profile};
 use crate::draw::{Area, COLOURS, Drawn, FONT, decade, legend, svg};
 use crate::plan::{Connections, Endpoint, Event, Plan, Traffic};
 use crate::text::word;
@@ -26,21 +26,8 @@ pub struct Figure {
     pub svg: String,
 }
 
-/// Plans whose packets are lost one by one, and what they are lost of.
-const LOSSES: [(&str, &str, Verb); 2] = [
-    (
-        "write-loss",
-        include_str!("../../../plans/rnic/write-loss.yaml"),
-        Verb::Write,
-    ),
-    (
-        "read-loss",
-        include_str!("../../../plans/rnic/read-loss.yaml"),
-        Verb::Read,
-    ),
-];
-const TWO_CLASSES: &str = include_str!("../../../plans/rnic/two-classes.yaml");
-const NEIGHBOURS: &str = include_str!("../../../plans/rnic/lossy-neighbours.yaml");
+/// Tests whose packets are lost one by one, and what they are lost of.
+const LOSSES: [(&str, Verb); 2] = [("write-loss", Verb::Write), ("read-loss", Verb::Read)];
 
 /// The NICs of figures 8 and 9.
 const NICS: [Profile; 4] = [Profile::Cx4Lx, Profile::Cx5, Profile::Cx6Dx, Profile::E810];
@@ -111,28 +98,34 @@ pub fn figures(setting: &Setting<'_>) -> Result<Vec<Figure>, Error> {
     ])
 }
 
-fn plan(name: &str, text: &str, profile: Profile) -> Result<Plan, Error> {
-    Ok(Plan::parse(name, &with_profile(text, profile))?)
+/// The plan of a test, for a NIC.
+fn plan(name: &str, profile: Profile) -> Result<Plan, Error> {
+    let test = tests::ALL.iter().find(|test| test.name == name);
+    let test = test.ok_or_else(|| Error::Figure {
+        of: name.to_owned(),
+        reason: "the suite has no such test".to_owned(),
+    })?;
+    Ok(Plan::parse(name, &with_profile(test.plan, profile))?)
 }
 
 /// The runs of figures 8 and 9: verb by verb, NIC by NIC.
 fn losses() -> Result<Vec<Job>, Error> {
-    let job = |(name, text, profile): (&str, &str, Profile)| {
+    let job = |(name, profile): (&str, Profile)| {
         Ok(Job {
             name: format!("{name}-{}", word(&profile)),
-            plan: plan(name, text, profile)?,
+            plan: plan(name, profile)?,
         })
     };
     let each = LOSSES
         .iter()
-        .flat_map(|(name, text, _)| NICS.map(|nic| (*name, *text, nic)));
+        .flat_map(|(name, _)| NICS.map(|nic| (*name, nic)));
     each.map(job).collect()
 }
 
 /// The runs of figure 10: NIC by NIC, setting by setting.
 fn classes() -> Result<Vec<Job>, Error> {
     let job = |(profile, setting)| {
-        let mut plan = plan("two-classes", TWO_CLASSES, profile)?;
+        let mut plan = plan("two-classes", profile)?;
         if setting == 0 {
             plan.events.clear();
         }
@@ -156,7 +149,7 @@ fn classes() -> Result<Vec<Job>, Error> {
 /// The runs of figure 11: NIC by NIC, with more and more that lose.
 fn neighbours() -> Result<Vec<Job>, Error> {
     let job = |(profile, losers)| {
-        let mut plan = plan("lossy-neighbours", NEIGHBOURS, profile)?;
+        let mut plan = plan("lossy-neighbours", profile)?;
         let lost = plan.events.first().cloned();
         let of_pair = |connection| {
             Some(Event {
@@ -202,7 +195,7 @@ fn pair(draw: impl Fn(usize, &Area<'_>) -> Result<(), Box<dyn StdError>>) -> Dra
 /// Times by the packet that was lost: a picture for each verb, a line for each NIC.
 fn latencies(runs: &[Facts], of: fn(&Recovery) -> Option<u64>) -> Drawn {
     pair(|place, area| {
-        let (_, _, verb) = LOSSES[place];
+        let (_, verb) = LOSSES[place];
         let mut chart = ChartBuilder::on(area)
             .caption(verb.to_string().to_uppercase(), FONT)
             .margin(10)
