@@ -40,7 +40,7 @@ def packages():
 
 def environment(root):
     """Where the parts are, for the compilers."""
-    library = root / "usr/lib/x86_64-linux-gnu"
+    library = next(root.glob("usr/lib/*/libibverbs.so")).parent
     clang = next(root.glob("usr/lib/llvm-*/lib"))
     headers = next(clang.glob("clang/*/include"))
     return {"LIBCLANG_PATH": clang, "LD_LIBRARY_PATH": library, "LIBRARY_PATH": library,

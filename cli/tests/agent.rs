@@ -183,6 +183,28 @@ fn the_card_knows_queue_pairs_from_the_first_packet_on() {
 
 #[test]
 #[ignore = "needs make hosts and make agent"]
+fn selectors_leave_queue_pairs_out() {
+    let traffic = "verb: write, qps: 3, messages: 2, size: 8KiB";
+    let event = "{connection: 2, direction: a-to-b, psn: 5, action: drop}";
+    let body = body(traffic, event) + "selectors: [{transport: roce, from: a}]\n";
+    let run = run(&Plan::new(HOST, &body), 0);
+    let qps = &run["recorded"]["traffic"][0]["details"]["qps"];
+    let connections = run["recorded"]["connections"]
+        .as_array()
+        .expect("connections");
+    assert_eq!(connections.len(), 3);
+    for (n, connection) in connections.iter().enumerate() {
+        let to = format!("10.77.0.2 QP {}", number(&qps[n]["peer_qp"]));
+        let text = connection["text"].as_str().expect("text");
+        assert!(text.ends_with(&to), "{text}");
+    }
+    let recovery = &run["findings"]["roce"]["analysis"]["recoveries"][0];
+    let lost = (number(&qps[2]["first_psn"]) + 5) & 0xff_ffff;
+    assert_eq!(number(&recovery["psn"]), lost);
+}
+
+#[test]
+#[ignore = "needs make hosts and make agent"]
 fn runs_of_agents_are_the_same() {
     let traffic = "verb: send-read, qps: 3, messages: 10, size: 8KiB, tx_depth: 2, barrier: true";
     let plan = Plan::new(

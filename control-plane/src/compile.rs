@@ -91,12 +91,16 @@ pub fn compile(plan: &Plan, seed: u64) -> Compiled {
 }
 
 impl Compiled {
-    /// With connections that are known beforehand: they are counted in their order, and there are
-    /// no others.
-    pub fn of(mut self, flows: &[Flow]) -> Self {
+    /// With connections that are known beforehand: those that a selector of the plan admits are
+    /// counted in their order, and there are no others.
+    pub fn of(mut self, plan: &Plan, flows: &[Flow]) -> Self {
         if !flows.is_empty() {
+            let admitted = |flow: &&Flow| {
+                let mut selectors = plan.selectors.iter();
+                plan.selectors.is_empty() || selectors.any(|selector| admits(selector, flow))
+            };
             self.program.selectors.clear();
-            self.program.declared = flows.iter().map(declared).collect();
+            self.program.declared = flows.iter().filter(admitted).map(declared).collect();
         }
         self
     }
@@ -182,6 +186,17 @@ pub fn comment(event: &Event, number: u32, iteration: u8) -> String {
         event.action,
         event.identity_text()
     )
+}
+
+/// As the card does with what it has to learn.
+fn admits(selector: &Selector, flow: &Flow) -> bool {
+    let within = |network: Option<Network>, address| network.is_none_or(|n| n.contains(address));
+    selector.transport != Some(Transport::Tcp)
+        && selector.port.is_none()
+        && selector.qp.is_none_or(|qp| qp == flow.queue_pair)
+        && selector.from.is_none_or(|from| from == flow.from)
+        && within(selector.source, flow.source)
+        && within(selector.destination, flow.destination)
 }
 
 fn declared(flow: &Flow) -> driver::DeclaredConnection {

@@ -279,7 +279,7 @@ impl Stage<'_> {
         }
 
         self.step("loading events");
-        let compiled = compile::compile(self.plan, self.seed).of(&plugged.flows);
+        let compiled = compile::compile(self.plan, self.seed).of(self.plan, &plugged.flows);
         let loaded = device.load(&compiled.program).map_err(said)?;
         (self.recorded.declared).clone_from(&compiled.program.declared);
         self.recorded.positions = compiled.records(&loaded.slots);

@@ -361,10 +361,6 @@ impl<'a> Checker<'a> {
     }
 
     fn selectors(&mut self) {
-        if self.plan.sends_rdma() && !self.plan.selectors.is_empty() {
-            let message = "agents say which connections there are: expected no selectors";
-            self.mistake(at!["selectors"], message);
-        }
         for (i, selector) in self.plan.selectors.iter().enumerate() {
             let n = i + 1;
             let Selector {

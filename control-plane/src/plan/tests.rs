@@ -1329,11 +1329,6 @@ fn hosts_with_agents_send_rdma_alone() {
         ),
         (format!("{AGENTS}card: {{width: 64}}\n"), 8, "leave it away"),
         (
-            format!("{AGENTS}selectors: [{{transport: roce}}]\n"),
-            8,
-            "no selectors",
-        ),
-        (
             format!("{AGENTS}  - command: {{on: here, run: ls}}\n"),
             8,
             "run no programs",
@@ -1347,11 +1342,6 @@ fn hosts_with_agents_send_rdma_alone() {
             format!("{HOSTS}  - command: {{on: a, run: ls}}\n"),
             8,
             "run no programs",
-        ),
-        (
-            format!("{HOSTS}selectors: [{{transport: roce}}]\n"),
-            8,
-            "no selectors",
         ),
     ] {
         let found = mistakes(&text);

@@ -216,3 +216,27 @@ impl Agents {
         self.session.flows()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ssh_may_not_ask_and_takes_no_host_for_an_option() {
+        let reach = Reach::Ssh {
+            host: "root@a".to_owned(),
+            program: "nice midwire-agent".to_owned(),
+        };
+        let command = reach.command();
+        let words: Vec<_> = command
+            .get_args()
+            .filter_map(|word| word.to_str())
+            .collect();
+        assert_eq!(command.get_program(), "ssh");
+        assert_eq!(
+            words.join(" "),
+            "-T -o BatchMode=yes -o ConnectTimeout=10 -- root@a nice midwire-agent"
+        );
+        assert_eq!(words.last(), Some(&"nice midwire-agent"));
+    }
+}
