@@ -183,11 +183,12 @@ fn the_card_knows_queue_pairs_from_the_first_packet_on() {
 
 #[test]
 #[ignore = "needs make hosts and make agent"]
-fn selectors_leave_queue_pairs_out() {
+fn queue_pairs_are_chosen_and_exported() {
     let traffic = "verb: write, qps: 3, messages: 2, size: 8KiB";
     let event = "{connection: 2, direction: a-to-b, psn: 5, action: drop}";
     let body = body(traffic, event) + "selectors: [{transport: roce, from: a}]\n";
-    let run = run(&Plan::new(HOST, &body), 0);
+    let plan = Plan::new(HOST, &body);
+    let run = run(&plan, 0);
     let qps = &run["recorded"]["traffic"][0]["details"]["qps"];
     let connections = run["recorded"]["connections"]
         .as_array()
@@ -198,6 +199,19 @@ fn selectors_leave_queue_pairs_out() {
         let text = connection["text"].as_str().expect("text");
         assert!(text.ends_with(&to), "{text}");
     }
+    let to = plan.path("lumina").display().to_string();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_midwire"));
+    let command = command.arg("export").arg(plan.path("run"));
+    let output = command.args(["--lumina", &to]).output().expect("midwire");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let file = plan.path("lumina/0/switch-result/switch_message_snapshot.yml");
+    let text = fs::read_to_string(file).expect("the queue pairs");
+    assert_eq!(text.lines().count(), 3, "{text}");
+    let last = format!(
+        "psn_snd: {}, qpn_rcv: {}",
+        qps[2]["first_psn"], qps[2]["peer_qp"]
+    );
+    assert!(text.contains(&last), "{text}");
     let recovery = &run["findings"]["roce"]["analysis"]["recoveries"][0];
     let lost = (number(&qps[2]["first_psn"]) + 5) & 0xff_ffff;
     assert_eq!(number(&recovery["psn"]), lost);

@@ -24,8 +24,8 @@ const QUEUE_PAIRS: &str = "0/switch-result/switch_message_snapshot.yml";
 const SWITCH: &str = "0/switch-result/switch_state_snapshot.yml";
 const CONFIG: &str = "config.yml";
 
-/// Writes the packets of a run, and for a run of model NICs with one entry of traffic all else
-/// that Lumina's analyzers read; whether that is so.
+/// Writes the packets of a run, and for a run with one entry of traffic, of RDMA, all else that
+/// Lumina's analyzers read; whether that is so.
 pub fn export(run: &RunFile, from: &Path, to: &Path) -> Result<(Exported, bool), Error> {
     let path = to.join(PACKETS);
     make_parent(&path)?;
@@ -72,7 +72,7 @@ fn write(to: &Path, name: &str, text: &str) -> Result<(), Error> {
     fs::write(&path, text).map_err(Error::file("write", &path))
 }
 
-/// A model NIC as Lumina's file has it.
+/// A NIC as Lumina's file has it.
 struct Nic {
     kind: &'static str,
     addresses: String,
@@ -80,14 +80,17 @@ struct Nic {
 
 fn nics(plan: &Plan) -> Option<[Nic; 2]> {
     let nic = |endpoint: &Endpoint| {
-        let Endpoint::Rnic(nic) = endpoint else {
-            return None;
+        let (address, profile) = match endpoint {
+            Endpoint::Rnic(nic) => (&nic.address, nic.profile),
+            Endpoint::Linux(host) if host.rdma => (&host.address, Profile::Clean),
+            Endpoint::Agent(host) => (&host.address, Profile::Clean),
+            _ => return None,
         };
-        let addresses: Vec<_> = nic.address.iter().map(ToString::to_string).collect();
+        let addresses: Vec<_> = address.iter().map(ToString::to_string).collect();
         Some(Nic {
-            kind: match nic.profile {
+            kind: match profile {
                 Profile::Cx4Lx => "CX4",
-                // A clean NIC has its counters under these names too.
+                // Of no vendor: the counters that it has go by these names.
                 Profile::Clean | Profile::Cx5 => "CX5",
                 Profile::Cx6Dx => "CX6",
                 Profile::E810 => "E810",
