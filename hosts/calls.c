@@ -148,6 +148,12 @@ static void *reader(void *pipe)
 	return NULL;
 }
 
+static void wake(int pipe, int fd)
+{
+	if (write(pipe, &fd, sizeof fd) != sizeof fd)
+		fail("pipe");
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 4) {
@@ -160,15 +166,18 @@ int main(int argc, char **argv)
 	pthread_t thread;
 	if (pipe(ends) || pthread_create(&thread, NULL, reader, ends))
 		fail("thread");
-	int fd = open_end(argc, argv);
-	if (write(ends[1], &fd, sizeof fd) != sizeof fd)
-		fail("pipe");
+	int fd = open_end(argc, argv), woken = 0;
 	for (struct call *call = calls; call < calls + count; call++) {
 		if (is(call, "read") || is(call, "connect"))
 			continue;
+		// What is to be called at once is called before the reader is woken, for that takes time too.
+		if (call->at && !woken++)
+			wake(ends[1], fd);
 		wait_until(call->at);
 		for (unsigned long long i = 0; i < call->times && writes && is(call, "write"); i++)
 			writes = write_bytes(fd, call->bytes);
+		if (!woken++)
+			wake(ends[1], fd);
 		if (is(call, "no-delay"))
 			set(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 		if (is(call, "shutdown"))
@@ -180,6 +189,8 @@ int main(int argc, char **argv)
 		if (is(call, "stay") || is(call, "reset"))
 			return 0;
 	}
+	if (!woken)
+		wake(ends[1], fd);
 	pthread_join(thread, NULL);
 	return 0;
 }

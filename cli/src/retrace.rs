@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use midwire_control::plan::Plan;
-use midwire_control::retrace::{self, Alike, Compared, Means, Set};
+use midwire_control::retrace::{self, Alike, Compared, Known, Means, Set};
 use midwire_control::run_file::RunFile;
 use midwire_control::verdict::Outcome;
 use midwire_control::{Again, Options, Progress, RunOutcome};
@@ -30,13 +30,18 @@ pub struct Retrace {
     /// a.congestion_control=reno, b.sysctls.net.ipv4.tcp_sack=0
     #[arg(long, value_name = "HOST.KEY=VALUE")]
     set: Vec<Set>,
+    /// What the kernels noted of socket calls, the inside.csv of a run; otherwise calls are inferred
+    /// from the packets
+    #[arg(long, value_name = "FILE")]
+    calls: Option<PathBuf>,
 }
 
 impl Retrace {
     /// Replays it; the exit code.
     pub fn carry_out(self) -> Result<u8, Failure> {
         let interrupt = interrupt()?;
-        let compared = match retrace::is_own(&self.input)? {
+        // Who gives calls wants these, and not the commands of a run.
+        let compared = match self.calls.is_none() && retrace::is_own(&self.input)? {
             true => self.repeat(&interrupt)?,
             false => self.rebuild(&interrupt)?,
         };
@@ -77,13 +82,18 @@ impl Retrace {
     /// Replays a connection of which only the packets are known.
     fn rebuild(&self, interrupt: &AtomicBool) -> Result<Compared, Failure> {
         let recorded = retrace::read(&self.input, self.connection)?;
+        let calls = self.calls.as_ref();
+        let known = Known {
+            set: self.set.clone(),
+            calls: (calls.map(|file| retrace::read_calls(file, self.connection))).transpose()?,
+        };
         let shown = Shown::new();
         let means = Means {
             provider: &mut Provider::new(Place::Virtual),
             interrupt,
             heard: &mut |round| shown.say(round.to_string()),
         };
-        let found = retrace::find(&self.input, &recorded, &self.set, means);
+        let found = retrace::find(&self.input, &recorded, &known, means);
         shown.clear();
         let found = found?;
         let options = Options {

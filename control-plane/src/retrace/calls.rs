@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The socket calls that made a connection, inferred from its packets, as hosts/calls.c makes them.
+//! The socket calls that made a connection, inferred from its packets or read from what its kernels
+//! noted, as hosts/calls.c makes them.
 
 use std::fmt::Write as _;
 
+use midwire_trace::inside::{Event, Moment, State};
 use midwire_trace::packet::tcp_flags::{FIN, PSH, RST};
 use midwire_trace::units::line_bytes;
 use midwire_trace::{Lane, Nanos};
@@ -33,6 +35,11 @@ pub enum What {
         /// How often.
         times: u64,
     },
+    /// So many bytes are read.
+    Read {
+        /// How many.
+        bytes: u64,
+    },
     /// All is read, as it comes.
     ReadAll,
     /// No more is written.
@@ -59,6 +66,7 @@ impl Script {
                 What::Connect => writeln!(text, "{at} connect"),
                 What::NoDelay => writeln!(text, "{at} no-delay"),
                 What::Write { bytes, times } => writeln!(text, "{at} write {bytes} {times}"),
+                What::Read { bytes } => writeln!(text, "{at} read {bytes}"),
                 What::ReadAll => writeln!(text, "{at} read"),
                 What::Shutdown => writeln!(text, "{at} shutdown"),
                 What::Reset => writeln!(text, "{at} reset"),
@@ -66,6 +74,14 @@ impl Script {
             };
         }
         text
+    }
+
+    /// Moves all calls but that which opens the connection.
+    pub fn shift(&mut self, by: i64) {
+        let others = self.0.iter_mut().filter(|call| call.what != What::Connect);
+        for at in others.filter_map(|call| call.at.as_mut()) {
+            *at = at.saturating_add_signed(by);
+        }
     }
 
     /// The call whose first byte a packet brings, or whose SYN or FIN it is.
@@ -81,7 +97,7 @@ impl Script {
                 }
                 What::Shutdown => seen.segment.has(FIN) && seen.segment.payload == 0,
                 What::Reset => seen.segment.has(RST),
-                What::NoDelay | What::ReadAll | What::Stay => false,
+                What::NoDelay | What::Read { .. } | What::ReadAll | What::Stay => false,
             };
             if here {
                 return Some(call);
@@ -169,9 +185,7 @@ impl Reader<'_> {
         if let Some((from, at)) = begun {
             write(&mut calls, at, next - from);
         }
-        let last = self.trail.packets.last().map_or(Nanos(0), |seen| seen.time);
-        let over = last.since(self.trail.start()).0 + AFTERWARDS;
-        calls.push(call(Some(over), What::Stay));
+        calls.push(call(Some(self.trail.length() + AFTERWARDS), What::Stay));
         Script(calls)
     }
 
@@ -237,4 +251,95 @@ pub fn infer(trail: &Trail, responses: [Nanos; 2], rates: [u32; 2]) -> [Script; 
         };
         reader.script()
     })
+}
+
+/// The scripts of the ends at A and B, from what their kernels noted of the calls (`send`, `receive`
+/// and `state` of the inside view); `delays` are what a bit takes from the ends to the card.
+pub fn from_log(trail: &Trail, moments: &[Moment], delays: [Nanos; 2]) -> [Script; 2] {
+    [Lane::AtoB, Lane::BtoA].map(|lane| {
+        let log = Log {
+            trail,
+            lane,
+            delay: delays[lane.index()],
+        };
+        log.script(
+            moments
+                .iter()
+                .filter(|moment| moment.host == lane.port_in()),
+        )
+    })
+}
+
+/// What is noted of the calls of one end, when they return.
+struct Log<'a> {
+    trail: &'a Trail,
+    lane: Lane,
+    delay: Nanos,
+}
+
+impl Log<'_> {
+    fn script<'m>(&self, moments: impl Iterator<Item = &'m Moment>) -> Script {
+        let mut calls = Vec::new();
+        let call = |at, what| Call { at, what };
+        if self.trail.opener == self.lane {
+            calls.push(call(Some(0), What::Connect));
+        }
+        let (mut sent, mut returned) = (0, Nanos(0));
+        for moment in moments {
+            let time = moment.time_ns;
+            let bytes = moment
+                .bytes
+                .and_then(|n| u64::try_from(n).ok())
+                .unwrap_or(0);
+            match moment.event {
+                Event::Send if bytes > 0 => {
+                    let at = self.written(sent, time, returned);
+                    calls.push(call(at, What::Write { bytes, times: 1 }));
+                    (sent, returned) = (sent + bytes, time);
+                }
+                Event::Receive if bytes > 0 => {
+                    calls.push(call(self.read(time), What::Read { bytes }));
+                }
+                Event::State if matches!(moment.state, Some(State::FinWait1 | State::LastAck)) => {
+                    let alone = time.since(returned).0 > MICROSECOND;
+                    let shut = calls.iter().any(|call: &Call| call.what == What::Shutdown);
+                    if !shut {
+                        calls.push(call(alone.then(|| self.on_the_line(time)), What::Shutdown));
+                    }
+                }
+                _ => {}
+            }
+        }
+        calls.push(call(None, What::ReadAll));
+        calls.push(call(Some(self.trail.length() + AFTERWARDS), What::Stay));
+        Script(calls)
+    }
+
+    /// When what is called at a time comes to the card, since the first packet did.
+    fn on_the_line(&self, time: Nanos) -> u64 {
+        (time + self.delay).since(self.trail.start()).0
+    }
+
+    /// When a write began that has returned at a time. Nothing is noted of that, but its first byte was
+    /// on the line before it returned if it had to wait.
+    fn written(&self, from: u64, at: Nanos, before: Nanos) -> Option<u64> {
+        let first = from as u32 + 1;
+        let brings = |seen: &&Seen| seen.segment.payload > 0 && seen.segment.end() > first;
+        let seen = self.trail.of(self.lane).find(brings)?.time;
+        let waited = self.on_the_line(at) > seen.since(self.trail.start()).0 + MICROSECOND;
+        match (waited, before) {
+            (true, Nanos(0)) => Some(seen.since(self.trail.start()).0),
+            (true, _) => None,
+            (false, _) => (at.since(before).0 > MICROSECOND).then(|| self.on_the_line(at)),
+        }
+    }
+
+    /// When a read was called; nothing when it waited for what it has read.
+    fn read(&self, at: Nanos) -> Option<u64> {
+        let came = |seen: &Seen| Some(seen.left? + self.delay);
+        let others = self.trail.of(self.lane.other()).filter_map(came);
+        let last = others.filter(|came| *came <= at + Nanos(MICROSECOND)).max();
+        let waited = last.is_some_and(|came| at.since(came).0 < MICROSECOND);
+        (!waited).then(|| self.on_the_line(at))
+    }
 }

@@ -7,18 +7,21 @@ mod matching;
 mod network;
 mod replay;
 mod settings;
+#[cfg(test)]
+mod tests;
 mod trail;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::BufReader;
 use std::path::Path;
 
 use midwire_endpoints::linux::Trace;
 use midwire_trace::Lane;
-use midwire_trace::inside::Senders;
+use midwire_trace::inside::{Event, Moment, Senders};
 use serde_json::Value;
 
 pub use matching::{Alike, Departure, Matching};
-pub use replay::{Found, Means, Round, SEED, find};
+pub use replay::{Found, Known, Means, Round, SEED, find};
 pub use trail::{Offer, Seen, Segment, Trail};
 
 use crate::plan::{Action, Endpoint, LinuxEndpoint, Plan};
@@ -127,6 +130,22 @@ pub fn read(of: &Path, connection: u32) -> Result<Trail, Error> {
     }
     trail.on_the_line();
     Ok(trail)
+}
+
+/// What kernels noted of a connection, from an `inside.csv`.
+pub fn read_calls(file: &Path, connection: u32) -> Result<Vec<Moment>, Error> {
+    let open = File::open(file).map_err(Error::file("read", file))?;
+    let moments = midwire_trace::inside::read(BufReader::new(open));
+    let mut moments = moments.map_err(|e| refused(file, format!("it is no inside view: {e}")))?;
+    moments.retain(|moment| moment.connection.map(u32::from) == Some(connection));
+    let called = |moment: &Moment| matches!(moment.event, Event::Send | Event::Receive);
+    match moments.iter().any(called) {
+        true => Ok(moments),
+        false => {
+            let reason = format!("it has no calls of connection {connection}: trace sockets");
+            Err(refused(file, reason))
+        }
+    }
 }
 
 /// Whether a path is that of a run which can be repeated: its hosts are Linux in virtual time.

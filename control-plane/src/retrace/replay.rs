@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use midwire_endpoints::linux::Trace;
+use midwire_trace::inside::Moment;
 use midwire_trace::packet::tcp_flags::FIN;
 use midwire_trace::units::line_bytes;
 use midwire_trace::{Lane, Nanos};
@@ -83,6 +84,15 @@ pub struct Means<'a> {
     pub heard: &'a mut dyn FnMut(&Round),
 }
 
+/// What is known besides the packets.
+#[derive(Debug, Default)]
+pub struct Known {
+    /// Settings of the hosts.
+    pub set: Vec<Set>,
+    /// What the kernels noted of the connection; otherwise its calls are inferred.
+    pub calls: Option<Vec<Moment>>,
+}
+
 /// A replay that was found.
 pub struct Found {
     /// Rounds that it took.
@@ -111,7 +121,7 @@ struct Outcome {
 struct Search<'a> {
     of: &'a Path,
     recorded: &'a Trail,
-    set: &'a [Set],
+    known: &'a Known,
     work: PathBuf,
     means: Means<'a>,
     rounds: u32,
@@ -121,7 +131,7 @@ struct Search<'a> {
 pub fn find<'a>(
     of: &'a Path,
     recorded: &'a Trail,
-    set: &'a [Set],
+    known: &'a Known,
     means: Means<'a>,
 ) -> Result<Found, Error> {
     let responses = recorded.responses();
@@ -131,14 +141,17 @@ pub fn find<'a>(
         .map(|host| host.rate_mbps.unwrap_or(LINE_MBPS));
     let model = Model {
         first_packet: FIRST_PACKET + recorded.start().0 % TICK,
-        scripts: calls::infer(recorded, responses, rates),
+        scripts: match &known.calls {
+            Some(log) => calls::from_log(recorded, log, hosts.each_ref().map(|h| Nanos(h.delay.0))),
+            None => calls::infer(recorded, responses, rates),
+        },
         hosts,
         held: LANES.map(|lane| recorded.of(lane).map(known_delay).collect()),
     };
     let mut search = Search {
         of,
         recorded,
-        set,
+        known,
         work: std::env::temp_dir().join(format!("midwire-retrace-{}", std::process::id())),
         means,
         rounds: 0,
@@ -204,7 +217,8 @@ impl Search<'_> {
             let earlier = (now + TICK - then) % TICK;
             let mut changed = earlier > 0;
             model.first_packet -= if earlier < TICK / 2 { earlier } else { 0 };
-            for (lane, host) in LANES.into_iter().zip(&mut model.hosts) {
+            let ends = model.hosts.iter_mut().zip(&mut model.scripts);
+            for (lane, (host, script)) in LANES.into_iter().zip(ends) {
                 // What a program says at the end of a stream comes later than what its kernel says.
                 let kernel = |lag: &Lag<'_>| lag.answers && !lag.recorded.segment.has(FIN);
                 let lags = self.lags(&outcome, lane).filter(kernel);
@@ -213,6 +227,10 @@ impl Search<'_> {
                 let by = least.filter(|by| by.abs() > TOLERANCE).unwrap_or(0) / 2;
                 let delay = host.delay.0.saturating_add_signed(by).max(LEAST_DELAY);
                 changed |= delay != host.delay.0;
+                if self.known.calls.is_some() {
+                    // They are noted in the hosts, not on the line.
+                    script.shift(delay as i64 - host.delay.0 as i64);
+                }
                 host.delay = Duration(delay);
             }
             if !changed {
@@ -225,20 +243,25 @@ impl Search<'_> {
 
     /// Corrects times as long as that makes it better.
     fn corrected(&mut self, mut best: Outcome) -> Result<Outcome, Error> {
-        let mut stuck = 0;
-        let mut last = None;
         let whole = self.recorded.packets.len();
+        let (mut stuck, mut right) = (0, best.round.right);
+        let mut last = None;
         while self.rounds < ROUNDS && stuck < PATIENCE && best.round.right < whole {
-            let before = last.as_ref().unwrap_or(&best);
-            let Some(model) = self.correction(before) else {
+            let Some(model) = self.correction(last.as_ref().unwrap_or(&best)) else {
                 break;
             };
             let outcome = self.round(model)?;
+            stuck = if outcome.round.right > right {
+                0
+            } else {
+                stuck + 1
+            };
+            right = right.max(outcome.round.right);
             let score = |outcome: &Outcome| (outcome.round.alike, outcome.round.right);
             if score(&outcome) > score(&best) {
-                (best, last, stuck) = (outcome, None, 0);
+                (best, last) = (outcome, None);
             } else {
-                (last, stuck) = (Some(outcome), stuck + 1);
+                last = Some(outcome);
             }
         }
         Ok(best)
@@ -399,7 +422,7 @@ impl Search<'_> {
     fn plan(&self, model: &Model) -> Result<Plan, Error> {
         let mut hosts = model.hosts.clone();
         let [a, b] = &mut hosts;
-        for set in self.set {
+        for set in &self.known.set {
             set.apply([&mut *a, &mut *b])
                 .map_err(|e| refused(self.of, e))?;
         }
