@@ -322,6 +322,7 @@ impl<'a> Checker<'a> {
                         self.mistake(at!["endpoints", side, "linux"], message);
                     }
                 }
+                self.queue_pairs_of_hosts(i);
                 Some([1, 1])
             }
             (Endpoint::Agent(_), Endpoint::Agent(_)) => Some([1, 1]),
@@ -343,6 +344,22 @@ impl<'a> Checker<'a> {
                 format!("traffic {n}: NICs that send rdma run no programs, expected rdma: {{from: a, to: b, verb: write, …}}"),
             ),
             (_, None) => {}
+        }
+    }
+
+    /// Whether the consoles of hosts have room for all that agents tell of queue pairs up to an entry
+    /// of the traffic.
+    fn queue_pairs_of_hosts(&mut self, i: usize) {
+        const MOST: u64 = 1024;
+        let entries = self.plan.traffic[..=i].iter();
+        let qps = |traffic: &Traffic| match traffic {
+            Traffic::Rdma(rdma) => u64::from(rdma.qps),
+            _ => 0,
+        };
+        let (own, all) = (qps(&self.plan.traffic[i]), entries.map(qps).sum::<u64>());
+        if all > MOST && all - own <= MOST {
+            let message = format!("{all} queue pairs: expected at most {MOST} of linux endpoints");
+            self.mistake(at!["traffic", i, "rdma", "qps"], message);
         }
     }
 

@@ -1343,6 +1343,11 @@ fn hosts_with_agents_send_rdma_alone() {
             8,
             "run no programs",
         ),
+        (
+            HOSTS.replace("size: 1}", "size: 1, qps: 1025}"),
+            7,
+            "1025 queue pairs",
+        ),
     ] {
         let found = mistakes(&text);
         assert_eq!(found.len(), 1, "{text}{found:?}");
