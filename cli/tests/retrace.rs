@@ -11,6 +11,7 @@ use midwire_trace::Nanos;
 use midwire_trace::build::{Path as Route, TcpSegment, tcp, udp};
 use midwire_trace::export::pcapng::{About, Frame, Writer};
 use midwire_trace::packet::tcp_flags::SYN;
+use midwire_trace::packet_file::{FilePacket, PacketFile};
 use tempfile::TempDir;
 
 /// A run, and what is made of it.
@@ -144,6 +145,24 @@ fn what_cannot_be_replayed_is_told() {
 }
 
 impl Bench {
+    /// Of an exported run, what came to the card.
+    fn keep_arrivals(&self) {
+        let mut from = PacketFile::open(self.path("run.pcapng")).expect("pcapng");
+        let to = fs::File::create(self.path("arrivals.pcapng")).expect("file");
+        let mut to = Writer::new(to, &About::default()).expect("pcapng");
+        to.interface("wire", "", None, 0).expect("interface");
+        let mut packet = FilePacket::default();
+        while from.read(&mut packet).expect("a packet") {
+            let name = from.interfaces()[packet.interface].name.as_deref();
+            if name.is_some_and(|name| name.ends_with("ingress")) {
+                let mut frame = Frame::received(0, packet.time, &packet.data);
+                frame.length = packet.length;
+                to.packet(&frame).expect("written");
+            }
+        }
+        to.finish().expect("pcapng");
+    }
+
     /// A run's packets as a file.
     fn export(&self) {
         let (code, said) = self.midwire(&["export", "run", "--pcapng", "run.pcapng"]);
@@ -173,6 +192,10 @@ fn packets_alone_are_enough() {
     assert_eq!(code, 0, "{said}");
     let packets = numbers(&said, "Packets");
     assert!(packets[0] > 200 && packets[0] == packets[1], "{said}");
+    // Nothing of what the card did is in a file of what came to it.
+    bench.keep_arrivals();
+    let (code, said) = bench.midwire(&["retrace", "arrivals.pcapng"]);
+    assert_eq!(code, 0, "{said}");
     // It is a run like any other.
     let (code, said) = bench.midwire(&["rerun", "again"]);
     assert_eq!(code, 0, "{said}");

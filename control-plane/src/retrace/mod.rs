@@ -125,8 +125,7 @@ pub fn read(of: &Path, connection: u32) -> Result<Trail, Error> {
         }
     }
     if !of.is_dir() {
-        let responses = trail.responses();
-        trail.find_lost(responses);
+        trail.infer_network();
     }
     trail.on_the_line();
     Ok(trail)

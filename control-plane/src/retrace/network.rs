@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the network did to the packets of a connection, where the recording does not say it.
 
-use midwire_trace::packet::tcp_flags::SYN;
+use midwire_trace::packet::tcp_flags::{ECE, SYN};
 use midwire_trace::{Lane, Nanos};
 
-use super::trail::{Segment, Trail};
+use super::trail::{Seen, Segment, Trail};
 
 /// From a frame's first bit in to its first bit out of the card, when it is held back, beyond what
 /// was asked for.
 const LATENCY: Nanos = Nanos(140);
 /// Changed frames take longer than others; what takes longer than this was held back.
 const HELD: Nanos = Nanos(500);
+/// Congestion experienced.
+pub const CE: u8 = 3;
+/// How much sooner a packet is taken to arrive than it may have.
+const SLACK: Nanos = Nanos(200);
 
 impl Trail {
     /// Has `left` say when a packet came to the line that untouched packets were seen on; and its
@@ -32,9 +36,17 @@ impl Trail {
         }
     }
 
-    /// Marks packets that were seen and did not arrive: bytes that were sent again, before which
+    /// Works out what happened behind the place of recording.
+    pub fn infer_network(&mut self) {
+        let responses = self.responses();
+        self.find_lost(responses);
+        self.find_late(responses);
+        self.find_marked(responses);
+    }
+
+    /// Finds packets that were seen and did not arrive: bytes that were sent again, before which
     /// nothing said that they had come.
-    pub fn find_lost(&mut self, responses: [Nanos; 2]) {
+    fn find_lost(&mut self, responses: [Nanos; 2]) {
         let lost: Vec<_> = (0..self.packets.len())
             .filter(|&at| self.was_lost(at, responses))
             .collect();
@@ -49,11 +61,7 @@ impl Trail {
         if !takes_numbers {
             return false;
         }
-        let again = self.packets[at + 1..].iter().find(|later| {
-            let (s, l) = (&seen.segment, &later.segment);
-            later.lane == seen.lane && l.end() != l.seq && l.seq <= s.seq && s.seq < l.end()
-        });
-        let Some(again) = again else {
+        let Some(again) = self.again(at) else {
             return false;
         };
         // What answers the later one comes no sooner than this.
@@ -62,17 +70,88 @@ impl Trail {
             .iter()
             .filter(|p| p.lane != seen.lane);
         let mut told = told.take_while(|p| p.time < until);
-        !told.any(|p| tells(&p.segment, &seen.segment)) && !self.was_needless(at, again.number)
+        !told.any(|p| tells(&p.segment, &seen.segment))
+            && self.told_twice(at, again.number).is_none()
     }
 
-    /// The other end said of the later packet that it had its bytes already (RFC 2883).
-    fn was_needless(&self, at: usize, again: u64) -> bool {
+    /// Holds packets back that the other end got behind later ones.
+    fn find_late(&mut self, responses: [Nanos; 2]) {
+        for at in 0..self.packets.len() {
+            let seen = &self.packets[at];
+            let response = responses[seen.lane.other().index()];
+            let left = match self.told_late(at, response) {
+                // Sooner rather than later: its answer can be held back.
+                Some(told) if seen.out.is_none() && seen.left.is_some() => {
+                    (told - response - SLACK).max(seen.time)
+                }
+                _ => continue,
+            };
+            self.packets[at].left = Some(left);
+        }
+    }
+
+    /// Marks packets of which the other end echoes a mark that was not seen.
+    fn find_marked(&mut self, responses: [Nanos; 2]) {
+        let mut echoed = [true; 2];
+        let mut marked = Vec::new();
+        for (number, ack) in self.packets.iter().enumerate() {
+            let begins = ack.segment.has(ECE) && !echoed[ack.lane.index()];
+            echoed[ack.lane.index()] = ack.segment.has(ECE) || ack.segment.has(SYN);
+            let until = ack.time - responses[ack.lane.index()] + SLACK;
+            let before = self.packets[..number].iter().rposition(|seen| {
+                let came = seen.left.is_some_and(|left| left <= until);
+                let capable = seen.ecn_out().unwrap_or(seen.segment.ecn) != 0;
+                seen.lane != ack.lane && came && capable
+            });
+            marked.extend(before.filter(|_| begins));
+        }
+        for at in marked {
+            self.packets[at].segment.ecn = CE;
+        }
+    }
+
+    /// When the other end said that it had a packet, if it said so of a later one before.
+    fn told_late(&self, at: usize, response: Nanos) -> Option<Nanos> {
+        let seen = &self.packets[at];
+        let others = || {
+            self.packets[at + 1..]
+                .iter()
+                .filter(|p| p.lane != seen.lane)
+        };
+        let told = others().find(|p| tells(&p.segment, &seen.segment))?;
+        let behind = |block: &(u32, u32)| block.0 >= seen.segment.end();
+        let overtaken = others()
+            .take_while(|p| p.number < told.number)
+            .any(|p| p.segment.sack.iter().any(behind));
+        if seen.segment.payload == 0 || !overtaken {
+            return None;
+        }
+        match self.again(at) {
+            // It was that one which came first.
+            Some(again) if again.time + response <= told.time => self.told_twice(at, again.number),
+            _ => Some(told.time),
+        }
+    }
+
+    /// When the other end said of the later packet that it had its bytes already (RFC 2883).
+    fn told_twice(&self, at: usize, again: u64) -> Option<Nanos> {
         let seen = &self.packets[at];
         let later = self.packets[at + 1..].iter();
         let others = later.filter(|p| p.lane != seen.lane && p.number > again);
         let twice = others.filter_map(|p| p.segment.sack.first().map(|block| (p, *block)));
         let mut twice = twice.filter(|(p, (_, to))| *to <= p.segment.ack);
-        twice.any(|(_, (from, to))| from <= seen.segment.seq && seen.segment.seq < to)
+        let first =
+            twice.find(|(_, (from, to))| *from <= seen.segment.seq && seen.segment.seq < *to);
+        Some(first?.0.time)
+    }
+
+    /// The next packet that brings its first byte again.
+    fn again(&self, at: usize) -> Option<&Seen> {
+        let seen = &self.packets[at];
+        self.packets[at + 1..].iter().find(|later| {
+            let (s, l) = (&seen.segment, &later.segment);
+            later.lane == seen.lane && l.end() != l.seq && l.seq <= s.seq && s.seq < l.end()
+        })
     }
 
     /// The least time from a packet that comes to the end at A, and at B, to one that it sends.

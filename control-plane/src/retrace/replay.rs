@@ -17,6 +17,7 @@ use serde_json::json;
 
 use super::calls::{self, Script};
 use super::matching::{Alike, Matching};
+use super::network::CE;
 use super::settings::{self, LEAST_DELAY};
 use super::trail::{Seen, Trail};
 use super::{Set, refused};
@@ -503,8 +504,6 @@ struct Lag<'a> {
     whole: bool,
 }
 
-/// Congestion experienced.
-const CE: u8 = 3;
 /// Of the card's line.
 const LINE_MBPS: u32 = 100_000;
 /// Of times, ns.

@@ -69,7 +69,7 @@ fn trail(packets: Vec<Seen>) -> Trail {
 }
 
 fn lost(mut trail: Trail) -> Vec<u64> {
-    trail.find_lost(RESPONSES);
+    trail.infer_network();
     let lost = trail.packets.iter().filter(|seen| seen.left.is_none());
     lost.map(|seen| seen.number).collect()
 }
@@ -112,6 +112,44 @@ fn lost_is_what_was_sent_again_before_anybody_had_it() {
     }
     unanswered.packets.insert(0, syn);
     assert_eq!(lost(unanswered), [0]);
+}
+
+#[test]
+fn late_is_what_the_other_end_got_behind_later_ones() {
+    let data = |at, seq| packet(at, A, seq, 1, 1000, 0);
+    let mut trail = trail(vec![
+        data(100, 1),
+        data(110, 1001),
+        data(120, 2001),
+        sack(130, 1001, (2001, 3001)),
+        packet(400, B, 1, 3001, 0, 0),
+    ]);
+    trail.infer_network();
+    let left: Vec<_> = (trail.packets[3..6].iter())
+        .map(|seen| seen.left.map(|left| left.0))
+        .collect();
+    // 10 µs before its answer, and a little.
+    assert_eq!(left, [Some(100_000), Some(389_800), Some(120_000)]);
+}
+
+#[test]
+fn marked_is_what_came_last_before_a_mark_was_echoed() {
+    let data = |at, seq| {
+        let mut seen = packet(at, A, seq, 1, 1000, 0);
+        seen.segment.ecn = 2;
+        seen
+    };
+    let mut trail = trail(vec![
+        data(100, 1),
+        packet(111, B, 1, 1001, 0, 0),
+        data(120, 1001),
+        packet(131, B, 1, 2001, 0, ECE),
+        data(140, 2001),
+        packet(151, B, 1, 3001, 0, ECE),
+    ]);
+    trail.infer_network();
+    let ecn: Vec<_> = trail.of(A).map(|seen| seen.segment.ecn).collect();
+    assert_eq!(ecn, [0, 0, 2, 3, 2]);
 }
 
 fn scripts(trail: &Trail) -> [Vec<Call>; 2] {
