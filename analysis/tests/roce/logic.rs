@@ -320,6 +320,26 @@ fn only_one_nak_is_owed() {
 }
 
 #[test]
+fn a_tail_that_only_the_timer_misses() {
+    // All comes again from what is not acknowledged, but the last packet was lost.
+    let mut c = Conversation::new(0);
+    c.send(0);
+    c.send(1);
+    let lost = c.dropped().send(2);
+    c.after(TIMEOUT_14).send(0);
+    c.send(1);
+    c.send(2);
+    c.ack(2);
+    let analysis = c.analysis();
+    assert_eq!(rules(&analysis), []);
+    let [r] = &analysis.recoveries[..] else {
+        panic!("{:?}", analysis.recoveries)
+    };
+    assert_eq!((r.position, r.lost), (2, Lost::Here(lost)));
+    assert_eq!(r.from, Some(0));
+}
+
+#[test]
 fn a_receiver_that_is_not_ready() {
     // Timer 1: 10 µs.
     let conversation = |wait: u64| {

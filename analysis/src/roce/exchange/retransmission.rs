@@ -52,6 +52,10 @@ impl Exchange {
 
     /// A recovery of which no more is known yet.
     fn recovery(&self, verb: Verb, missing: i64, found: Found) -> Recovery {
+        let missing = match found {
+            Found::Timeout => self.untaken(verb, missing),
+            _ => missing,
+        };
         Recovery {
             connection: self.number,
             verb,
@@ -59,7 +63,6 @@ impl Exchange {
             position: missing,
             lost: match found {
                 Found::NotReady => Lost::Nothing,
-                Found::Timeout => self.lost(self.untaken(verb, missing)),
                 _ => self.lost(missing),
             },
             found,
