@@ -321,8 +321,8 @@ impl Seen {
         match how {
             Alike::Segments => said,
             Alike::Bytes => {
-                let bytes = |seen: &Seen| (seen.length, seen.frame.clone(), seen.out.clone());
-                said && bytes(self) == bytes(other)
+                let sides = [self, other].map(|seen| (seen.length, &seen.frame, &seen.out));
+                said && sides[0] == sides[1]
             }
         }
     }

@@ -222,7 +222,7 @@ impl Search<'_> {
             for (lane, (host, script)) in LANES.into_iter().zip(ends) {
                 // What a program says at the end of a stream comes later than what its kernel says.
                 let kernel = |lag: &Lag<'_>| lag.answers && !lag.recorded.segment.has(FIN);
-                let lags = self.lags(&outcome, lane).filter(kernel);
+                let lags = self.lags(&outcome, lane).into_iter().filter(kernel);
                 let least = lags.map(|lag| lag.early - lag.cause).min();
                 // There and back.
                 let by = least.filter(|by| by.abs() > TOLERANCE).unwrap_or(0) / 2;
@@ -319,64 +319,68 @@ impl Search<'_> {
         }
     }
 
-    /// By how much packets of a direction came too early, in answer to what was before them.
-    fn lags<'o>(&'o self, outcome: &'o Outcome, lane: Lane) -> impl Iterator<Item = Lag<'o>> {
-        let replayed = &outcome.replayed;
+    /// Packets of a direction as they were recorded and replayed, and whether they say the same: up to
+    /// the first departure, and with the one that departs if it only may do so for its time.
+    fn pairs<'o>(&'o self, replayed: &'o Trail, lane: Lane) -> Vec<(&'o Seen, &'o Seen, bool)> {
         let matching = Matching::of([self.recorded, replayed], Alike::Segments);
         let end = matching
             .departure
             .map_or(Nanos(u64::MAX), |departure| departure.at());
-        let host = &outcome.model.hosts[lane.index()];
-        let back = 2 * host.delay.0 as i64;
-        let others: Vec<_> = (self
-            .recorded
-            .of(lane.other())
-            .zip(replayed.of(lane.other())))
-        .filter(|(a, _)| a.left.is_some())
-        .collect();
-        let pairs = self.recorded.of(lane).zip(replayed.of(lane)).enumerate();
-        let (mut answered, mut over, mut before) = (usize::MAX, false, None);
-        pairs.map_while(move |(nth, (recorded, again))| {
-            // The one that departs may do so for its time.
+        let mut pairs = Vec::new();
+        for (recorded, again) in self.recorded.of(lane).zip(replayed.of(lane)) {
             let whole = again.time.since(replayed.start()) < end;
-            if over
-                || !whole
-                    && (recorded.segment.seq, recorded.segment.payload)
-                        != (again.segment.seq, again.segment.payload)
-            {
-                return None;
+            let [a, b] = [&recorded.segment, &again.segment];
+            if whole || (a.seq, a.payload) == (b.seq, b.payload) {
+                pairs.push((recorded, again, whole));
             }
-            over = !whole;
-            let came = again.time.0 as i64 - replayed.start().0 as i64;
-            let heard =
-                others.partition_point(|(_, other)| since_start(replayed, other) + back <= came);
-            // Who still sends can't answer at once.
-            let idle = before.is_none_or(|until| until < came);
-            let rate = i64::from(host.rate_mbps.unwrap_or(LINE_MBPS));
-            let takes = line_bytes(again.length as usize) as i64 * 8_000 / rate;
-            before = Some(came + takes + ANSWER / 10);
-            let first = heard != answered && idle;
-            answered = heard;
-            let [then, now] = [
+            if !whole {
+                break;
+            }
+        }
+        pairs
+    }
+
+    /// By how much packets of a direction came too early, and what was before them.
+    fn lags<'o>(&'o self, outcome: &'o Outcome, lane: Lane) -> Vec<Lag<'o>> {
+        let replayed = &outcome.replayed;
+        let on_line = |recorded, again| {
+            [
                 since_start(self.recorded, recorded),
                 since_start(replayed, again),
-            ];
-            let heard = heard.checked_sub(1).map(|at| &others[at]);
-            let heard =
-                heard.map(|(a, b)| [since_start(self.recorded, a), since_start(replayed, b)]);
-            let lag = Lag {
+            ]
+        };
+        let others = (self.recorded.of(lane.other())).zip(replayed.of(lane.other()));
+        let others = others.filter(|(recorded, _)| recorded.left.is_some());
+        let mut others: Vec<_> = others.map(|(a, b)| on_line(a, b)).collect();
+        others.sort_by_key(|[_, replayed]| *replayed);
+        let host = &outcome.model.hosts[lane.index()];
+        let back = 2 * host.delay.0 as i64;
+        let rate = i64::from(host.rate_mbps.unwrap_or(LINE_MBPS));
+        let (mut answered, mut busy_until) = (usize::MAX, i64::MIN);
+        let mut lags = Vec::new();
+        for (nth, (recorded, again, whole)) in self.pairs(replayed, lane).into_iter().enumerate() {
+            let came = again.time.0 as i64 - replayed.start().0 as i64;
+            // Who still sends can't answer at once.
+            let idle = busy_until < came;
+            let takes = line_bytes(again.length as usize) as i64 * 8_000 / rate;
+            busy_until = came + takes + ANSWER / 10;
+            let heard = others.partition_point(|[_, replayed]| replayed + back <= came);
+            let first = std::mem::replace(&mut answered, heard) != heard && idle;
+            let cause = heard.checked_sub(1).map(|at| others[at]);
+            let [then, now] = on_line(recorded, again);
+            lags.push(Lag {
                 nth,
                 recorded,
                 then,
                 came,
                 early: then - now,
-                cause: heard.map_or(0, |[a, b]| a - b),
+                cause: cause.map_or(0, |[then, now]| then - now),
                 idle,
-                answers: first && heard.is_some_and(|[_, b]| came - b < 2 * back + ANSWER),
+                answers: first && cause.is_some_and(|[_, now]| came - now < 2 * back + ANSWER),
                 whole,
-            };
-            Some(lag)
-        })
+            });
+        }
+        lags
     }
 
     /// The model with later calls, and packets that are held back longer; nothing when all is right.
