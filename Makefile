@@ -73,6 +73,7 @@ agent:
 	CARGO=$(CARGO) python3 -B tools/agent.py
 
 test-hosts: tools hosts agent
+	CARGO=$(CARGO) python3 -B tools/agent.py lint
 	$(CARGO) test $(CARGO_FLAGS) -p midwire-cli -- --ignored --test-threads 1
 
 # Findings are what it is for.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Builds midwire-agent, which needs libibverbs, its headers, and libclang to read these.
+"""Builds midwire-agent, or lints it: it needs libibverbs, its headers, and libclang to read these.
 
 What this machine does not have comes from Debian's packages, which are downloaded and unpacked into
 ~/.cache/midwire/agent, not installed, so that no privilege is needed.
@@ -47,8 +47,15 @@ def environment(root):
             "BINDGEN_EXTRA_CLANG_ARGS": f"-I{headers} -I{root}/usr/include"}
 
 
+COMMANDS = {"build": (["build"], []), "lint": (["clippy", "--all-targets"], ["--", "-D", "warnings"])}
+
+
 def main():
-    """Fetches what is not there, and builds."""
+    """Fetches what is not there, and builds or lints."""
+    known = COMMANDS.get(sys.argv[1] if len(sys.argv) > 1 else "build")
+    if not known:
+        sys.exit(f"usage: {sys.argv[0]} [{'|'.join(COMMANDS)}]")
+    todo, last = known
     # ibverbs-sys would build all of rdma-core, and then reads the system's headers.
     variables = {"CMAKE": "true"}
     if not installed():
@@ -61,7 +68,8 @@ def main():
                 build.unpack(work / "root", build.download(work / "packages", packages()))
                 (work / "root").rename(CACHE)
         variables |= environment(CACHE)
-    command = [os.environ.get("CARGO", "cargo"), "build", "--release", "--locked", "-p", "midwire-agent", "--features", "verbs"]
+    command = [os.environ.get("CARGO", "cargo"), *todo, "--release", "--locked", "-p", "midwire-agent", "--features", "verbs",
+               *last]
     done = subprocess.run(command, cwd=ROOT, env=os.environ | {k: str(v) for k, v in variables.items()})
     sys.exit(done.returncode)
 
