@@ -6,6 +6,7 @@
 # make synth  synthesizes the core's blocks; an hour of CPU time
 # make suite  tests all model NICs, and writes docs/suite.md with its figures
 # make deter  draws the pictures of docs/deter.md
+# make retrace  measures how far replays of recorded connections go, for docs/retrace.md
 # make hosts  builds the kernel and the initramfs of Linux hosts in virtual time, from Debian's packages
 # make agent  builds the program that sends RDMA traffic from hosts, with verbs
 # make test-hosts  tests these
@@ -21,7 +22,7 @@ MIDWIRE := target/release/midwire
 CARGO := cargo
 CARGO_FLAGS := --release --locked
 
-.PHONY: demo test deter agent hosts test-hosts bench suite build tools regs lint prove synth test-rtl test-rust format clean need
+.PHONY: demo test deter retrace agent hosts test-hosts bench suite build tools regs lint prove synth test-rtl test-rust format clean need
 
 demo: build
 	$(MIDWIRE) run plans/tcp-retransmit.yaml
@@ -65,6 +66,9 @@ test: lint test-rtl test-rust
 
 deter: build hosts
 	$(PY) -B tools/deter.py
+
+retrace: build hosts
+	$(PY) -B tools/retrace.py
 
 hosts:
 	python3 -B hosts/build.py
