@@ -253,8 +253,8 @@ fn a_run_in_real_time_goes_as_far_as_it_goes() {
         code == 0 || said.contains("Departs") || said.contains("Windows"),
         "{said}"
     );
-    // The handshake at least, at its times.
-    assert!(numbers(&said, "Times")[0] >= 3, "{said}");
+    // The handshake at least. Its times may be off where what they lead to is the same so alone.
+    assert!(numbers(&said, "Content")[0] >= 3, "{said}");
 }
 
 #[test]
