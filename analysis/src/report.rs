@@ -321,7 +321,7 @@ fn picture(o: &mut String, p: &Picture<'_>, start_ns: u64) {
     if let Some(h) = c.handshake_ns {
         let _ = write!(o, "Handshake {}. ", span(h));
     }
-    for (lane, d) in [Lane::AtoB, Lane::BtoA].iter().zip(&c.directions) {
+    for (lane, d) in Lane::ALL.iter().zip(&c.directions) {
         if d.segments > 0 {
             let _ = write!(
                 o,
@@ -331,7 +331,7 @@ fn picture(o: &mut String, p: &Picture<'_>, start_ns: u64) {
         }
     }
     o.push_str("</p>");
-    for lane in [Lane::AtoB, Lane::BtoA] {
+    for lane in Lane::ALL {
         let heading = format!("{lane}: bytes over time");
         let sequence = Sequence::tcp(p.packets, lane);
         views(o, &heading, &sequence, start_ns, |o, v| {

@@ -336,7 +336,7 @@ impl Tables {
     pub fn new(card: &CardInfo, templates: usize) -> Self {
         Self {
             actions: Actions::new(card.actions, templates),
-            lanes: [Lane::AtoB, Lane::BtoA].map(|lane| LaneTables::new(lane, card)),
+            lanes: Lane::ALL.map(|lane| LaneTables::new(lane, card)),
             connections: card.connections,
         }
     }

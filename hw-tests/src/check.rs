@@ -70,7 +70,7 @@ pub fn check(
         );
         all.push((n, expected));
     }
-    for lane in [Lane::AtoB, Lane::BtoA] {
+    for lane in Lane::ALL {
         let delivered = &outcome.delivered[lane.index()];
         let way = Way::new(width, lane, program, frames, &arrivals, &all);
         check_lane(way, delivered, &mut records);
@@ -98,7 +98,7 @@ pub fn check(
 
 /// What the card counted of frames that events touched.
 fn check_counters(frames: &[Sent], all: &[(usize, Expected)], outcome: &Outcome) {
-    for lane in [Lane::AtoB, Lane::BtoA] {
+    for lane in Lane::ALL {
         let count = |of: &dyn Fn(&Expected) -> u64| {
             let of_lane = all.iter().filter(|(n, _)| frames[*n].lane == lane);
             let left = of_lane.filter(|(_, expected)| expected.leaves.is_some());

@@ -133,7 +133,7 @@ impl Load {
         let at = self.opening as u64 * 1_000;
         let payload = vec![0; len.saturating_sub(HEADERS)];
         for _ in 0..each {
-            for lane in [Lane::AtoB, Lane::BtoA] {
+            for lane in Lane::ALL {
                 let n = &mut self.next[lane.index()];
                 let way = path((*n % u32::from(self.connections)) as u16);
                 let way = match lane {
@@ -274,7 +274,7 @@ fn events_on(numbers: &[u32], action: Action) -> Program {
         action,
     }];
     let kind = Kind::Any;
-    let positions = [Lane::AtoB, Lane::BtoA].iter().flat_map(|&lane| {
+    let positions = Lane::ALL.iter().flat_map(|&lane| {
         numbers.iter().map({
             let clauses = clauses.clone();
             move |&n| PositionEvents {

@@ -56,7 +56,7 @@ struct Way {
 
 impl Way {
     fn random(random: &mut Random, n: u16) -> Self {
-        let lane = random.one_of(&[Lane::AtoB, Lane::BtoA]);
+        let lane = random.one_of(&Lane::ALL);
         let mut path = match random.one_in(2) {
             true => Path::ipv4(10_000 + n, 5001),
             false => Path::ipv6(10_000 + n, 5001),
@@ -490,7 +490,7 @@ pub fn program(seed: u64, events: usize) -> Program {
             },
         };
         let event = PositionEvents {
-            lane: random.one_of(&[Lane::AtoB, Lane::BtoA]),
+            lane: random.one_of(&Lane::ALL),
             connection: random.below(2 * u64::from(FLOWS)) as u16,
             at,
             clauses: clauses(&mut random, &actions),
@@ -572,7 +572,7 @@ fn rule(random: &mut Random, actions: &[Action]) -> Rule {
         &[Kind::Ack, Kind::Nak, Kind::Cnp],
         &[Kind::Fin, Kind::Syn, Kind::Rst],
     ];
-    let mut rule = Rule::all(random.one_of(&[Lane::AtoB, Lane::BtoA]), Kind::Any);
+    let mut rule = Rule::all(random.one_of(&Lane::ALL), Kind::Any);
     rule.kinds = random.one_of(&kinds).to_vec();
     rule.scope = match random.below(4) {
         0 => Scope::Connection(random.below(2 * u64::from(FLOWS)) as u16),
@@ -580,7 +580,7 @@ fn rule(random: &mut Random, actions: &[Action]) -> Rule {
         _ => random.one_of(&[Scope::Plain, Scope::All]),
     };
     rule.protos = match random.below(3) {
-        0 => vec![random.one_of(Proto::ALL)],
+        0 => vec![random.one_of(&Proto::ALL)],
         _ => vec![],
     };
     (rule.fresh, rule.again) = random.one_of(&[(true, true), (true, false), (false, true)]);

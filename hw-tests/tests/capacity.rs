@@ -15,8 +15,6 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-const LANES: [Lane; 2] = [Lane::AtoB, Lane::BtoA];
-
 /// Records without frames, in blocks that hold many.
 fn rig() -> Rig {
     Rig::new(&settings())
@@ -71,7 +69,7 @@ fn so_many_events_connections_and_rules_fit() {
         n,
     };
     let mut names: Vec<Segment> = Vec::new();
-    for lane in LANES {
+    for lane in Lane::ALL {
         for connection in 0..CONNECTIONS {
             names.extend((1..=EACH).map(|n| (connection, lane, n)));
         }
@@ -81,7 +79,7 @@ fn so_many_events_connections_and_rules_fit() {
     let positions = names
         .iter()
         .map(|&(connection, lane, n)| PositionEvents::always(lane, connection, at(n), action(n)));
-    let rules = LANES.map(|lane| {
+    let rules = Lane::ALL.map(|lane| {
         (0..64).map(move |n| Rule {
             measure: Measure::Position,
             first: 1_000_000 + n,
@@ -102,7 +100,7 @@ fn so_many_events_connections_and_rules_fit() {
     }
     for n in 0..EACH {
         for connection in 0..CONNECTIONS {
-            for lane in LANES {
+            for lane in Lane::ALL {
                 frames.push((lane, segment(connection, lane, ACK, n)));
             }
         }

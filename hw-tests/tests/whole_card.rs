@@ -345,7 +345,7 @@ fn a_capture_with_losses_is_accounted_for_but_not_complete() {
     // Long frames at the full rate of both ports are more than the DMA carries.
     let frames: Vec<_> = (0..600)
         .map(|n: u64| {
-            let lane = [Lane::AtoB, Lane::BtoA][(n % 2) as usize];
+            let lane = Lane::ALL[(n % 2) as usize];
             Sent::new(lane, 0, vec![n as u8; 4000])
         })
         .collect();
@@ -393,7 +393,7 @@ fn frames_of_every_size_pass_unchanged() {
             .chain([1, 13, 14, 59, 9014, 10240]);
         let mut frames = Vec::new();
         for (n, size) in sizes.enumerate() {
-            for lane in [Lane::AtoB, Lane::BtoA] {
+            for lane in Lane::ALL {
                 let mut data: Vec<u8> = (0..size).map(|i| (i * 31 + n) as u8).collect();
                 if let Some(ethertype) = data.get_mut(12..14) {
                     ethertype.copy_from_slice(&[0x88, 0xb5]);
@@ -406,7 +406,7 @@ fn frames_of_every_size_pass_unchanged() {
             ..Settings::new(width)
         });
         let outcome = rig.run(&follow(Transport::Tcp, vec![]), &frames);
-        for lane in [Lane::AtoB, Lane::BtoA] {
+        for lane in Lane::ALL {
             let sent = frames.iter().filter(|frame| frame.lane == lane);
             let delivered = &outcome.delivered[lane.index()];
             assert_eq!(delivered.len(), sent.clone().count());
@@ -441,7 +441,7 @@ fn shortest_frames_at_line_rate_all_leave_a_record() {
     for width in WIDTHS {
         let frames: Vec<_> = (0..40_000u32)
             .map(|n| {
-                let lane = [Lane::AtoB, Lane::BtoA][(n % 2) as usize];
+                let lane = Lane::ALL[(n % 2) as usize];
                 let segment = TcpSegment {
                     seq: n,
                     flags: ACK,
@@ -474,7 +474,7 @@ fn shortest_frames_at_line_rate_all_leave_a_record() {
 fn thousands_of_events_are_loaded_and_cleared() {
     let rig = Rig::new(&Settings::new(Width::W512));
     let events = (0..3000u32).map(|n| {
-        let lane = [Lane::AtoB, Lane::BtoA][(n % 2) as usize];
+        let lane = Lane::ALL[(n % 2) as usize];
         let at = Position::Nth {
             kind: Kind::Any,
             n: n + 1,

@@ -66,8 +66,8 @@ impl Capture {
     /// All records in the order of their times. Each tap of each lane is in order by itself; so
     /// the file is read by four readers, and their records are merged.
     pub fn by_time(&self) -> ByTime<'_> {
-        let taps = [Lane::AtoB, Lane::BtoA]
-            .map(|lane| [Tap::Ingress, Tap::Egress].map(|tap| self.entries_of(lane, tap)));
+        let taps =
+            Lane::ALL.map(|lane| [Tap::Ingress, Tap::Egress].map(|tap| self.entries_of(lane, tap)));
         let [[a, b], [c, d]] = taps;
         ByTime {
             taps: [a, b, c, d],

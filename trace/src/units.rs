@@ -129,7 +129,7 @@ macro_rules! words {
     ($name:ident, $what:literal, $($variant:ident = $word:literal),+ $(,)?) => {
         impl $name {
             /// All values, in the order of their numbers.
-            pub const ALL: &[Self] = &[$(Self::$variant),+];
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$variant),+];
 
             /// The word for it, as plans and reports use it.
             pub const fn as_str(self) -> &'static str {
@@ -147,9 +147,8 @@ macro_rules! words {
             type Err = Error;
             fn from_str(text: &str) -> Result<Self, Error> {
                 Self::ALL
-                    .iter()
+                    .into_iter()
                     .find(|value| value.as_str() == text)
-                    .copied()
                     .ok_or_else(|| Error::Name { what: $what, text: text.to_owned() })
             }
         }
@@ -509,11 +508,11 @@ mod tests {
     #[test]
     fn words_read_back() {
         for lane in Lane::ALL {
-            assert_eq!(lane.to_string().parse::<Lane>().unwrap(), *lane);
+            assert_eq!(lane.to_string().parse::<Lane>().unwrap(), lane);
         }
         for kind in Kind::ALL {
-            assert_eq!(kind.to_string().parse::<Kind>().unwrap(), *kind);
-            assert_eq!(Kind::from_bits(kind.number()), *kind);
+            assert_eq!(kind.to_string().parse::<Kind>().unwrap(), kind);
+            assert_eq!(Kind::from_bits(kind.number()), kind);
         }
         assert_eq!(Lane::AtoB.to_string(), "a-to-b");
         assert!("sideways".parse::<Lane>().is_err());

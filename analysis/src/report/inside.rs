@@ -81,7 +81,7 @@ pub(super) fn draw(o: &mut String, over: View, lane: Lane, moments: &[Moment]) {
          <span><i style=\"background:var(--bad)\"></i>retransmission timeout</span>",
     );
     for state in CaState::ALL {
-        if let Some(colour) = shade(*state) {
+        if let Some(colour) = shade(state) {
             let _ = write!(
                 o,
                 "<span><i style=\"background:var({colour});opacity:.4;height:12px\"></i>{state}</span>"

@@ -265,7 +265,7 @@ fn psns_are_drawn_as_they_were_sent_and_asked_for() {
     let mut number = 0;
     let mut send = |to: usize, kind, psn: u32, event: Option<u32>| {
         number += 1;
-        let lane = [Lane::AtoB, Lane::BtoA][to];
+        let lane = Lane::ALL[to];
         let mut at = Passage::untouched(number, lane, number * MS);
         if event.is_some() {
             (at.left_ns, at.event) = (None, event);

@@ -26,7 +26,7 @@ struct OfLane {
 
 impl Departures {
     pub fn read(capture: &Capture) -> Self {
-        Self([Lane::AtoB, Lane::BtoA].map(|lane| OfLane::read(capture, lane)))
+        Self(Lane::ALL.map(|lane| OfLane::read(capture, lane)))
     }
 
     /// When an untouched packet left. Packets of a lane are asked for in their order.

@@ -67,7 +67,7 @@ pub fn packets(
 pub fn touched(capture: &Capture) -> HashSet<Place> {
     let mut places = HashSet::new();
     for lane in Lane::ALL {
-        let mut entries = capture.entries_of(*lane, Tap::Ingress);
+        let mut entries = capture.entries_of(lane, Tap::Ingress);
         while let Some(entry) = entries.next_entry() {
             let record = &entry.record;
             if !record.actions.is_empty() {

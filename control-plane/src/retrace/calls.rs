@@ -240,7 +240,7 @@ fn write(calls: &mut Vec<Call>, at: Option<u64>, bytes: u32) {
 /// The scripts of the ends at A and B, whose least times to answer, and whose network cards' rates,
 /// are these.
 pub fn infer(trail: &Trail, responses: [Nanos; 2], rates: [u32; 2]) -> [Script; 2] {
-    [Lane::AtoB, Lane::BtoA].map(|lane| {
+    Lane::ALL.map(|lane| {
         let response = responses[lane.index()];
         let rate_mbps = rates[lane.index()];
         let reader = Reader {
@@ -256,7 +256,7 @@ pub fn infer(trail: &Trail, responses: [Nanos; 2], rates: [u32; 2]) -> [Script; 
 /// The scripts of the ends at A and B, from what their kernels noted of the calls (`send`, `receive`
 /// and `state` of the inside view); `delays` are what a bit takes from the ends to the card.
 pub fn from_log(trail: &Trail, moments: &[Moment], delays: [Nanos; 2]) -> [Script; 2] {
-    [Lane::AtoB, Lane::BtoA].map(|lane| {
+    Lane::ALL.map(|lane| {
         let log = Log {
             trail,
             lane,

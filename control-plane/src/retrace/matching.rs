@@ -181,7 +181,7 @@ impl Departure {
             }
             None
         };
-        let both = [Lane::AtoB, Lane::BtoA].into_iter().filter_map(of);
+        let both = Lane::ALL.into_iter().filter_map(of);
         both.min_by_key(Self::at)
     }
 

@@ -118,7 +118,7 @@ pub fn read(of: &Path, connection: u32) -> Result<Trail, Error> {
         Trail::of_file(of, connection)
     };
     let mut trail = read.map_err(|reason| refused(of, reason))?;
-    for lane in [Lane::AtoB, Lane::BtoA] {
+    for lane in Lane::ALL {
         if trail.of(lane).next().is_none() {
             let reason = format!("{} has packets of one direction only", trail.name);
             return Err(refused(of, reason));

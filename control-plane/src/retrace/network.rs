@@ -156,7 +156,7 @@ impl Trail {
 
     /// The least time from a packet that comes to the end at A, and at B, to one that it sends.
     pub fn responses(&self) -> [Nanos; 2] {
-        [Lane::AtoB, Lane::BtoA].map(|lane| {
+        Lane::ALL.map(|lane| {
             let mut least = Nanos(u64::MAX);
             let mut heard = None;
             for seen in &self.packets {

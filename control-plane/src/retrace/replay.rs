@@ -147,7 +147,7 @@ pub fn find<'a>(
             None => calls::infer(recorded, responses, rates),
         },
         hosts,
-        held: LANES.map(|lane| recorded.of(lane).map(known_delay).collect()),
+        held: Lane::ALL.map(|lane| recorded.of(lane).map(known_delay).collect()),
     };
     let mut search = Search {
         of,
@@ -173,8 +173,6 @@ pub fn find<'a>(
 fn known_delay(seen: &Seen) -> u64 {
     seen.left.map_or(0, |left| left.since(seen.time).0)
 }
-
-const LANES: [Lane; 2] = [Lane::AtoB, Lane::BtoA];
 
 /// A packet on the line, since the first packet of its connection.
 fn since_start(trail: &Trail, seen: &Seen) -> i64 {
@@ -219,7 +217,7 @@ impl Search<'_> {
             let mut changed = earlier > 0;
             model.first_packet -= if earlier < TICK / 2 { earlier } else { 0 };
             let ends = model.hosts.iter_mut().zip(&mut model.scripts);
-            for (lane, (host, script)) in LANES.into_iter().zip(ends) {
+            for (lane, (host, script)) in Lane::ALL.into_iter().zip(ends) {
                 // What a program says at the end of a stream comes later than what its kernel says.
                 let kernel = |lag: &Lag<'_>| lag.answers && !lag.recorded.segment.has(FIN);
                 let lags = self.lags(&outcome, lane).into_iter().filter(kernel);
@@ -386,7 +384,7 @@ impl Search<'_> {
     /// The model with later calls, and packets that are held back longer; nothing when all is right.
     fn correction(&self, outcome: &Outcome) -> Option<Model> {
         let mut model = outcome.model.clone();
-        for lane in LANES {
+        for lane in Lane::ALL {
             // By how much later a packet will come when all is corrected that was before it.
             let mut moved = 0;
             for lag in self.lags(outcome, lane) {
@@ -463,7 +461,7 @@ impl Search<'_> {
     /// What the card does to each packet, by its number among all of its direction.
     fn events(&self, model: &Model) -> Vec<Event> {
         let mut events = Vec::new();
-        for lane in LANES {
+        for lane in Lane::ALL {
             let held = &model.held[lane.index()];
             for ((nth, seen), held) in (1..).zip(self.recorded.of(lane)).zip(held) {
                 let lost = seen.left.is_none();

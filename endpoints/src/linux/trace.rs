@@ -275,9 +275,9 @@ impl Formats {
             rcv_wnd: narrow("rcv_wnd"),
             snd_una: narrow("snd_una"),
             snd_nxt: narrow("snd_nxt"),
-            ca_state: nth(CaState::ALL, fields.number("cong_state")),
+            ca_state: nth(&CaState::ALL, fields.number("cong_state")),
             state: nth(
-                State::ALL,
+                &State::ALL,
                 fields.number("newstate").and_then(|n| n.checked_sub(1)),
             ),
             bytes: narrow("data_len").or(narrow("ret")).map(u32::cast_signed),

@@ -65,7 +65,7 @@ pub fn simulation_speed(report: &mut Report) {
             if len > 0 {
                 let each = (len as u64 + 24) * width.byte_ps() / 1000;
                 for n in 0..(span / each) as u32 {
-                    for lane in [Lane::AtoB, Lane::BtoA] {
+                    for lane in Lane::ALL {
                         frames.push(Sent::new(lane, 5_000, frame(lane, n, len)));
                     }
                 }
