@@ -11,7 +11,8 @@ use midwire_endpoints::rnic::{Operation, RdmaTransfer};
 
 use crate::verbs::Memory;
 
-const WORD: usize = 8;
+/// Bytes of a word.
+pub const WORD: usize = 8;
 const ALIGNMENT: usize = 64;
 /// Bytes of messages one way: with fewer, each message has a slot of its own; and most of a queue
 /// pair.

@@ -9,10 +9,9 @@ use midwire_endpoints::agent::protocol::{Arrived, Ran, RanPair};
 use midwire_endpoints::rnic::{CompletionTimes, Operation, RdmaTransfer};
 
 use crate::error::Error;
+use crate::layout::WORD;
 use crate::transfer::{Lane, Transfer, Wait, id, lane_of};
 use crate::verbs::{Completion, Work};
-
-const WORD: u64 = 8;
 
 /// Times in nanoseconds, to three digits.
 type Times = Histogram<u32>;
@@ -203,11 +202,6 @@ impl Run<'_> {
 }
 
 impl Transfer {
-    fn operation(&self, message: u64) -> Operation {
-        let operations = &self.config.operations;
-        operations[(message % operations.len() as u64) as usize]
-    }
-
     /// A message that is to be posted.
     fn work(&self, lane: &Lane, id: u64, message: u64) -> Result<Work, Error> {
         let unconnected = || Error::Asked("the queue pair is not connected".to_owned());
@@ -227,7 +221,9 @@ impl Transfer {
                 let remote = self.layout.outgoing(message);
                 (self.layout.incoming(message), remote, size)
             }
-            Operation::FetchAdd | Operation::CompareSwap => (self.layout.word(message), 0, WORD),
+            Operation::FetchAdd | Operation::CompareSwap => {
+                (self.layout.word(message), 0, WORD as u64)
+            }
         };
         Ok(Work {
             id,
@@ -257,12 +253,12 @@ impl Transfer {
             }
             // Each finds what the one before it has left.
             Operation::FetchAdd | Operation::CompareSwap => {
-                let mut word = [0; WORD as usize];
+                let mut word = [0; WORD];
                 memory.read(lane.start + self.layout.word(message), &mut word);
-                arrived.bytes += WORD;
+                arrived.bytes += WORD as u64;
                 arrived.wrong_bytes += match u64::from_ne_bytes(word) == message {
                     true => 0,
-                    false => WORD,
+                    false => WORD as u64,
                 };
             }
         }

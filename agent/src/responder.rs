@@ -5,12 +5,10 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use midwire_endpoints::agent::protocol::Arrived;
-use midwire_endpoints::rnic::Operation;
+use midwire_endpoints::rnic::{NANOSECOND, Operation};
 
 use crate::error::Error;
 use crate::transfer::{Lane, Transfer, Wait, id, lane_of, receives};
-
-const PICOSECONDS: u64 = 1000;
 
 /// Receives of a queue pair.
 #[derive(Clone, Copy, Default)]
@@ -23,14 +21,19 @@ struct Inbox {
 /// A transfer that is served.
 pub struct Service<'a> {
     transfer: &'a Transfer,
+    /// Places of SENDs among the operations that are done in turn.
+    sends: Vec<u64>,
     inboxes: Vec<Inbox>,
 }
 
 impl<'a> Service<'a> {
     /// Posts receives.
     pub fn new(transfer: &'a Transfer) -> Result<Self, Error> {
+        let turn = (0..).zip(&transfer.config.operations);
+        let sends = turn.filter(|(_, operation)| **operation == Operation::Send);
         let mut service = Self {
             transfer,
+            sends: sends.map(|(place, _)| place).collect(),
             inboxes: vec![Inbox::default(); transfer.lanes.len()],
         };
         for lane in 0..transfer.lanes.len() {
@@ -43,14 +46,10 @@ impl<'a> Service<'a> {
 
     /// The message that the n-th receive takes.
     fn message(&self, n: u64) -> u64 {
-        let operations = &self.transfer.config.operations;
-        let sends = (0..)
-            .zip(operations)
-            .filter(|(_, o)| **o == Operation::Send);
-        let sends: Vec<u64> = sends.map(|(place, _)| place).collect();
-        let count = sends.len().max(1) as u64;
-        let place = sends.get((n % count) as usize).copied().unwrap_or(0);
-        n / count * operations.len() as u64 + place
+        let turn = self.transfer.config.operations.len() as u64;
+        let count = self.sends.len().max(1) as u64;
+        let place = self.sends.get((n % count) as usize).copied().unwrap_or(0);
+        n / count * turn + place
     }
 
     /// Posts a receive, if there is a message for it.
@@ -78,7 +77,7 @@ impl<'a> Service<'a> {
     /// Takes what comes in, and posts receives again, until there is something else to do; nothing
     /// when there are none.
     pub fn serve(&mut self, mut is_over: impl FnMut() -> bool) -> Result<(), Error> {
-        let repost = Duration::from_nanos(self.transfer.config.repost / PICOSECONDS);
+        let repost = Duration::from_nanos(self.transfer.config.repost / NANOSECOND);
         let (mut found, mut wait) = (Vec::new(), Wait::new());
         let mut due: VecDeque<(Instant, usize)> = VecDeque::new();
         while self.inboxes.iter().any(|inbox| inbox.posted > 0) && !is_over() {
@@ -123,13 +122,12 @@ impl<'a> Service<'a> {
 
     /// What is wrong in the memory now. A slot that waits for a message again has been made so.
     fn wrong(&self, lane: &Lane, inbox: &Inbox, completed: u64) -> u64 {
-        let Transfer { config, layout, .. } = self.transfer;
+        let layout = &self.transfer.layout;
         let waits: Vec<u64> = (inbox.completed..inbox.posted)
             .map(|n| layout.slot(self.message(n)))
             .collect();
         let comes_here = |message: &u64| {
-            let turn = config.operations.len() as u64;
-            let operation = config.operations[(message % turn) as usize];
+            let operation = self.transfer.operation(*message);
             matches!(operation, Operation::Send | Operation::Write)
                 && !waits.contains(&layout.slot(*message))
         };

@@ -97,6 +97,12 @@ impl Transfer {
         })
     }
 
+    /// What a message is: operations are done in turn.
+    pub fn operation(&self, message: u64) -> Operation {
+        let operations = &self.config.operations;
+        operations[(message % operations.len() as u64) as usize]
+    }
+
     /// What the peer has to know of its queue pairs.
     pub fn queue_pairs(&self) -> Vec<QueuePair> {
         let queue_pair = |lane: &Lane| QueuePair {

@@ -197,7 +197,7 @@ fn tracing_changes_no_packet() {
             assert!(noted.is_some_and(|ns| ns < queued), "{time}: {noted:?}");
         }
         // Both ends have the same connections, and name what the card names.
-        for host in [Port::A, Port::B] {
+        for host in Port::ALL {
             let mut probes = of(Event::Probe).filter(|m| m.host == host);
             assert!(probes.next().is_some());
             assert!(probes.all(|m| m.connection.is_some() && m.cwnd.is_some()));
@@ -225,7 +225,7 @@ fn calls_in_a_kernel_are_followed() {
     assert_eq!(calls[0][..4], ["time_ns", "host", "depth", "function"]);
     let file = fs::File::open(plan.path("run/inside.csv")).expect("inside.csv");
     let moments = inside::read(file).expect("moments");
-    for host in [Port::A, Port::B] {
+    for host in Port::ALL {
         let own = calls.iter().filter(|call| call[1] == host.to_string());
         let own: Vec<_> = own.map(|call| (call[0], call[2], call[3])).collect();
         // Each segment that a socket takes in comes this way.

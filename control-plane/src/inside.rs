@@ -22,7 +22,7 @@ pub(crate) fn write(
     directory: &Path,
 ) -> Step<Vec<InsideRecord>> {
     let (mut moments, mut calls, mut records) = (Vec::new(), Vec::new(), Vec::new());
-    for endpoint in [Port::A, Port::B] {
+    for endpoint in Port::ALL {
         if let Some(noted) = pair.noted(directory, endpoint).map_err(said)? {
             records.push(InsideRecord {
                 endpoint,

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use midwire_endpoints::agent::protocol::Open;
 use midwire_endpoints::linux::{Kind, Limits, Pair, Task};
+use midwire_endpoints::rnic::NANOSECOND;
 use midwire_endpoints::traffic::{CommandReport, Direction};
 use midwire_endpoints::{Port, route};
 
@@ -13,8 +14,6 @@ use crate::rdma_run;
 use crate::run::{Step, command_record, said, tcp_what};
 use crate::run_file::{NicRecord, TrafficRecord};
 use crate::text::time;
-
-const PICOSECONDS: u64 = 1000;
 
 /// Starts the hosts of a plan for a run in this directory.
 pub(crate) fn start(
@@ -31,9 +30,9 @@ pub(crate) fn start(
     let entries = plan.traffic.iter();
     let tasks = entries.flat_map(|t| tasks(t, hosts, place.seed)).collect();
     let limits = Limits {
-        traffic: plan.timeouts.traffic.as_nanos().saturating_mul(PICOSECONDS),
-        quiet: plan.timeouts.quiet.as_nanos().saturating_mul(PICOSECONDS),
-        until: place.until_ns.map(|ns| ns.saturating_mul(PICOSECONDS)),
+        traffic: plan.timeouts.traffic.as_nanos().saturating_mul(NANOSECOND),
+        quiet: plan.timeouts.quiet.as_nanos().saturating_mul(NANOSECOND),
+        until: place.until_ns.map(|ns| ns.saturating_mul(NANOSECOND)),
     };
     let mut pair = Pair::start(directory, configs, tasks, limits).map_err(said)?;
     if place.sends_rdma {

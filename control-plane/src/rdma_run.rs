@@ -49,7 +49,7 @@ pub(crate) fn counters(nics: &dyn RdmaNics) -> Vec<NicRecord> {
         endpoint,
         counters: nics.counters(endpoint),
     };
-    [Port::A, Port::B].map(record).into()
+    Port::ALL.map(record).into()
 }
 
 fn record_of(index: usize, rdma: &RdmaTraffic, report: &RdmaReport) -> TrafficRecord {

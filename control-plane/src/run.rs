@@ -333,8 +333,7 @@ impl Stage<'_> {
         }
         if let Some(hosts) = &plugged.hosts {
             let link = |port| hosts.at(port).counters().ok();
-            self.recorded.hosts =
-                serde_json::to_value([link(endpoints::Port::A), link(endpoints::Port::B)]).ok();
+            self.recorded.hosts = serde_json::to_value(endpoints::Port::ALL.map(link)).ok();
         }
         let mut read = Ok(());
         if let Some(linux) = &plugged.linux {
@@ -343,7 +342,7 @@ impl Stage<'_> {
             read = read.and(records.map(|records| self.recorded.traffic = records));
             let noted = inside::write(&pair, &self.recorded.connections, self.directory);
             read = read.and(noted.map(|records| self.recorded.inside = records));
-            let counters = [endpoints::Port::A, endpoints::Port::B].map(|p| pair.counters(p));
+            let counters = endpoints::Port::ALL.map(|p| pair.counters(p));
             self.recorded.hosts = serde_json::to_value(counters).ok();
             self.recorded.nics = linux_run::nics(self.plan, &pair, self.directory);
         }

@@ -26,6 +26,9 @@ pub enum Port {
 }
 
 impl Port {
+    /// Both, in the order of their numbers.
+    pub const ALL: [Self; 2] = [Self::A, Self::B];
+
     /// The port at the other end of the wire.
     pub fn other(self) -> Port {
         match self {

@@ -734,7 +734,7 @@ fn hold() {
     let (hosts, _wire) = plugged(options(), straight()).unwrap();
     let directory = env::temp_dir();
     let name = mark("hold");
-    for port in [Port::A, Port::B] {
+    for port in Port::ALL {
         let daemon = shell(port, "setsid sh -c 'sleep 100; true' & exit 0");
         assert!(
             daemon

@@ -152,7 +152,7 @@ impl Rig {
         })
         .expect("a virtual card");
         let card = Card::open(Box::new(InProcess::new(simulation.host_bus()))).expect("a card");
-        let lines = [Port::A, Port::B].map(|port| simulation.line(port).expect("a line"));
+        let lines = Port::ALL.map(|port| simulation.line(port).expect("a line"));
         let directory = TempDir::new().expect("a directory");
         let path = directory.path().join("capture.mwc");
         let capture = CaptureConfig {

@@ -133,7 +133,7 @@ impl Clerk {
 
     /// The account, when no more blocks follow; `stop` is what [`Blocks::stop`](crate::capture::Blocks::stop) said.
     pub fn close(&self, stop: Option<&Stop>) -> Accounting {
-        let ports = [Port::A, Port::B].map(|port| self.port(port));
+        let ports = Port::ALL.map(|port| self.port(port));
         let mut problems = Vec::new();
         if let Some(stop) = stop {
             problems.push(format!("The capture can be read only up to {stop}."));

@@ -99,8 +99,6 @@ pub struct VirtualCard {
     carrier: Option<Carrier>,
 }
 
-const PORTS: [Port; 2] = [Port::A, Port::B];
-
 impl VirtualCard {
     /// Makes a card and lets it run.
     pub fn spawn(mut config: Config) -> Result<Self> {
@@ -118,7 +116,7 @@ impl VirtualCard {
         let mut participants: [Option<Box<dyn Participant>>; 2] = [None, None];
         let wall = Wall::new(counters.since);
 
-        for ((port, plugged), letter) in PORTS
+        for ((port, plugged), letter) in Port::ALL
             .into_iter()
             .zip(std::mem::take(&mut config.ports))
             .zip(["A", "B"])

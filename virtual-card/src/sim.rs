@@ -347,8 +347,6 @@ pub(crate) struct Simulation {
     stop: bool,
 }
 
-const PORTS: [Port; 2] = [Port::A, Port::B];
-
 impl Simulation {
     pub fn new(
         core: Core,
@@ -369,8 +367,8 @@ impl Simulation {
             function,
             counters,
             events,
-            rx: PORTS.map(|port| Receive::new(port, width, cadence)),
-            tx: PORTS.map(|port| Transmit::new(port, width)),
+            rx: Port::ALL.map(|port| Receive::new(port, width, cadence)),
+            tx: Port::ALL.map(|port| Transmit::new(port, width)),
             out,
             requests: VecDeque::new(),
             access: None,

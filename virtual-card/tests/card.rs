@@ -98,7 +98,7 @@ fn frames_pass_whole_and_in_order_both_ways() {
     for width in [Width::W512, Width::W64] {
         for time in [Time::Wall, Time::Virtual] {
             let card = card(lines(time, width));
-            let [a, b] = [Port::A, Port::B].map(|port| card.line(port).expect("a line"));
+            let [a, b] = Port::ALL.map(|port| card.line(port).expect("a line"));
             let lengths = [60, 61, 63, 64, 65, 127, 128, 129, 1000, 1514, 9014];
             for (n, len) in lengths.into_iter().enumerate() {
                 a.send(frame(n as u8, len)).expect("send");
@@ -187,7 +187,7 @@ fn virtual_time_stands_still_for_the_host() {
 fn frames_leave_at_the_lines_pace() {
     for (width, byte_ps) in [(Width::W512, 80), (Width::W64, 800)] {
         let card = virtual_lines(width, true);
-        let [a, b] = [Port::A, Port::B].map(|port| card.line(port).expect("a line"));
+        let [a, b] = Port::ALL.map(|port| card.line(port).expect("a line"));
         for n in 0..200 {
             a.send(frame(n, 60)).expect("send");
         }
@@ -211,7 +211,7 @@ fn frames_leave_at_the_lines_pace() {
 fn traffic(card: &VirtualCard) {
     let mut at = 0;
     for n in 0..400u32 {
-        for port in [Port::A, Port::B] {
+        for port in Port::ALL {
             let len = 60 + (n as usize * 37 + port.index() * 500) % 1455;
             let at = after_start(at + 3 * port.index() as u64);
             let sent = Frame {
@@ -236,7 +236,7 @@ fn run(width: Width, skip_idle: bool, pause: Duration) -> (Vec<u8>, Vec<Frame>, 
     card.start_inputs().expect("start");
     card.wait_quiescent(LONG).expect("quiescent");
     let blocks = capture.stop();
-    let lines = [Port::A, Port::B].map(|port| card.line(port).expect("a line"));
+    let lines = Port::ALL.map(|port| card.line(port).expect("a line"));
     let frames = lines
         .iter()
         .flat_map(|line| std::iter::from_fn(|| line.try_receive()))

@@ -436,7 +436,7 @@ impl<'a> Checker<'a> {
         let openers: &[Port] = match selector.from {
             Some(Port::A) => &[Port::A],
             Some(Port::B) => &[Port::B],
-            None => &[Port::A, Port::B],
+            None => &Port::ALL,
         };
         let any = |net: Option<Network>, host: &TapHost| {
             let within = |net: Network| host.address.iter().any(|cidr| net.contains(cidr.address));

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use midwire_endpoints::agent;
 use midwire_endpoints::linux::{Config, Image, Link, Network, Trace, is_own};
+use midwire_endpoints::rnic::NANOSECOND;
 use midwire_endpoints::{Cidr, Mac, Neighbours, Port, Setting, TapHost, one_or_several};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Duration, Size};
 
-const PICOSECONDS: u64 = 1000;
 const SECOND: u64 = 1_000_000_000;
 const MIB: u64 = 1 << 20;
 
@@ -184,8 +184,8 @@ impl LinuxEndpoint {
                 mac: self.mac(place.name, port).0,
                 mtu: u16::try_from(self.mtu).unwrap_or(u16::MAX),
                 byte_time: self.rate_mbps.map_or(place.byte_ps, byte_time),
-                delay: self.delay.as_nanos() * PICOSECONDS,
-                coalescing: self.coalescing.as_nanos() * PICOSECONDS,
+                delay: self.delay.as_nanos() * NANOSECOND,
+                coalescing: self.coalescing.as_nanos() * NANOSECOND,
             },
             network: Network {
                 addresses: self.address.clone(),

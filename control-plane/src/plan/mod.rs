@@ -133,7 +133,7 @@ impl Endpoints {
 
     /// Both, with their ports.
     pub fn both(&self) -> [(Port, &Endpoint); 2] {
-        [Port::A, Port::B].map(|port| (port, self.at(port)))
+        Port::ALL.map(|port| (port, self.at(port)))
     }
 
     /// Both.

@@ -2,8 +2,8 @@
 //! Model NICs and the RDMA traffic between them, as a plan has them.
 
 use midwire_endpoints::rnic::{
-    CnpScope, Config, Fault, Latency, MAX_MESSAGE, NotificationPoint, Operation, Profile,
-    RdmaTransfer, ReactionPoint,
+    CnpScope, Config, Fault, Latency, MAX_MESSAGE, NANOSECOND, NotificationPoint, Operation,
+    Profile, RdmaTransfer, ReactionPoint,
 };
 use midwire_endpoints::{Cidr, Mac, Port, one_or_several};
 use midwire_trace::Psn;
@@ -11,8 +11,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Duration, Size, one};
-
-const PICOSECONDS: u64 = 1000;
 
 /// A model of an RDMA NIC, in virtual time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -68,7 +66,7 @@ impl Default for Dcqcn {
             np: true,
             rp: true,
             min_time_between_cnps: Duration(
-                NotificationPoint::default().min_time_between_cnps / PICOSECONDS,
+                NotificationPoint::default().min_time_between_cnps / NANOSECOND,
             ),
             cnp_limit: None,
         }
@@ -90,12 +88,12 @@ impl RnicEndpoint {
             mac: self.mac.unwrap_or_else(|| Mac::derived(name, port)).0,
             addresses: self.address.iter().map(|cidr| cidr.address).collect(),
             byte_time: byte_ps,
-            link_delay: self.delay.as_nanos() * PICOSECONDS,
+            link_delay: self.delay.as_nanos() * NANOSECOND,
             latency: Latency::default(),
             classes: self.ets.iter().map(|weight| (*weight).into()).collect(),
             notification_point: NotificationPoint {
                 enabled: self.dcqcn.np,
-                min_time_between_cnps: self.dcqcn.min_time_between_cnps.as_nanos() * PICOSECONDS,
+                min_time_between_cnps: self.dcqcn.min_time_between_cnps.as_nanos() * NANOSECOND,
                 scope: (self.dcqcn.cnp_limit).unwrap_or_else(|| self.profile.cnp_scope()),
                 ..NotificationPoint::default()
             },
@@ -298,7 +296,7 @@ impl RdmaTraffic {
             min_rnr_timer: self.min_rnr_timer,
             max_reads: self.max_reads.into(),
             receives: self.receives.into(),
-            repost: self.repost.as_nanos() * PICOSECONDS,
+            repost: self.repost.as_nanos() * NANOSECOND,
             first_psn: self.first_psn.map(|psn| Psn::new(psn.into())),
             classes: self.traffic_classes.iter().map(|c| (*c).into()).collect(),
             dscp: self.dscp,

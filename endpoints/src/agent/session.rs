@@ -11,11 +11,8 @@ use midwire_trace::chance::Draws;
 use super::protocol::{
     Arrived, Check, Open, Prepare, QueuePair, Ran, RanPair, Reply, Request, VERSION,
 };
-use crate::rnic::{QpReport, RdmaNics, RdmaReport, RdmaTransfer, rate};
+use crate::rnic::{NANOSECOND, QpReport, RdmaNics, RdmaReport, RdmaTransfer, rate};
 use crate::{Error, Port};
-
-const PORTS: [Port; 2] = [Port::A, Port::B];
-const PICOSECONDS: u64 = 1000;
 
 /// Packets of one direction of a queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +100,7 @@ impl Session {
 
     /// Who has to say something before it goes on.
     pub fn waits_for(&self) -> Option<Port> {
-        let mut ports = PORTS.into_iter();
+        let mut ports = Port::ALL.into_iter();
         ports.find(|port| self.ends[*port as usize].asked)
     }
 
@@ -183,7 +180,7 @@ impl Session {
     fn enter(&mut self, stage: Stage) -> Vec<(Port, String)> {
         self.stage = stage;
         let mut orders = Vec::new();
-        for port in PORTS {
+        for port in Port::ALL {
             if let Some(request) = self.request(port) {
                 // After the last request nothing is said any more.
                 self.ends[port as usize].asked = request != Request::Leave {};
@@ -308,7 +305,7 @@ fn fits(transfers: &[RdmaTransfer], qps: &[Vec<QueuePair>]) -> bool {
 }
 
 fn goodput(bytes: u64, duration_ns: Option<u64>) -> Option<u64> {
-    rate(bytes, duration_ns.map(|ns| ns.saturating_mul(PICOSECONDS)))
+    rate(bytes, duration_ns.map(|ns| ns.saturating_mul(NANOSECOND)))
 }
 
 fn qp_report(asks: &QueuePair, answers: &QueuePair, ran: &RanPair, checked: Arrived) -> QpReport {

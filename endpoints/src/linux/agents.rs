@@ -5,7 +5,7 @@
 use std::panic::resume_unwind;
 use std::thread;
 
-use super::{PORTS, Pair, REACTION, index};
+use super::{Pair, REACTION, index};
 use crate::agent::Session;
 use crate::rnic::Picoseconds;
 use crate::{Error, Port};
@@ -37,16 +37,22 @@ impl Pair {
     fn advance_to_rest(&mut self) -> Result<Picoseconds, Error> {
         let mut lost = Vec::new();
         while !self.session.as_ref().is_some_and(Session::rests) {
-            let next = PORTS.into_iter().filter_map(|port| self.next(port)).min();
+            let next = Port::ALL
+                .into_iter()
+                .filter_map(|port| self.next(port))
+                .min();
             let next = next.filter(|next| *next < self.tasks.end).ok_or_else(|| {
                 self.hosts[index(Port::A)].broken("agents did not get ready in time")
             })?;
-            for port in PORTS {
+            for port in Port::ALL {
                 self.advance(port, next + STEP, &mut lost)?;
             }
             lost.clear();
         }
-        let next = PORTS.into_iter().filter_map(|port| self.next(port)).min();
+        let next = Port::ALL
+            .into_iter()
+            .filter_map(|port| self.next(port))
+            .min();
         Ok(next.unwrap_or(self.tasks.end))
     }
 

@@ -123,8 +123,6 @@ pub struct Pair {
 const SETUP: &str = "setup.sh";
 const COUNTERS: &str = "rdma-counters";
 
-const PORTS: [Port; 2] = [Port::A, Port::B];
-
 fn index(port: Port) -> usize {
     match port {
         Port::A => 0,
@@ -185,7 +183,7 @@ impl Pair {
                 .map(|cidr| cidr.address.to_string())
                 .unwrap_or_default()
         });
-        for (port, config) in PORTS.into_iter().zip(&configs) {
+        for (port, config) in Port::ALL.into_iter().zip(&configs) {
             write_files(&directory.join(name(port)), config)
                 .map_err(Error::host(port, "cannot write its files"))?;
         }
@@ -405,7 +403,7 @@ impl Plug {
     pub fn both(pair: Pair) -> [Plug; 2] {
         let stops = pair.hosts.each_ref().map(Host::stop);
         let pair = Arc::new(Mutex::new(pair));
-        PORTS.map(|port| Plug {
+        Port::ALL.map(|port| Plug {
             pair: Arc::clone(&pair),
             stops: stops.clone(),
             port,

@@ -155,7 +155,7 @@ impl Tasks {
                     self.end = self.limits.no_later(now + self.limits.traffic);
                     if self.has_agents {
                         let order = |on| (now + REACTION, on, "agent\n".to_owned());
-                        orders.extend([Port::A, Port::B].map(order));
+                        orders.extend(Port::ALL.map(order));
                         self.end = self.limits.no_later(self.end + GRACE);
                     } else {
                         self.next(now, 0, orders);
@@ -255,7 +255,7 @@ impl Tasks {
         if !self.tasks.iter().any(runs) {
             self.end = self.end.min(now + self.limits.quiet.max(2 * REACTION));
             let at = self.end - REACTION;
-            orders.extend([Port::A, Port::B].map(|on| (at, on, "counters\n".to_owned())));
+            orders.extend(Port::ALL.map(|on| (at, on, "counters\n".to_owned())));
         }
     }
 }

@@ -37,6 +37,9 @@ pub use transfer::{CompletionTimes, Flow, Message, Transfer, TransferConfig};
 /// Picoseconds of virtual time.
 pub type Picoseconds = u64;
 
+/// A nanosecond.
+pub const NANOSECOND: Picoseconds = 1_000;
+
 /// A microsecond.
 pub const MICROSECOND: Picoseconds = 1_000_000;
 

@@ -379,7 +379,7 @@ impl Plug {
     /// Both NICs of a testbed.
     pub fn both(bed: Testbed) -> [Plug; 2] {
         let bed = Arc::new(Mutex::new(bed));
-        [Port::A, Port::B].map(|port| Plug {
+        Port::ALL.map(|port| Plug {
             bed: Arc::clone(&bed),
             port,
         })

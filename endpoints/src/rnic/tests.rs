@@ -93,7 +93,7 @@ impl Wire {
     /// Runs until nothing happens any more.
     fn run(&mut self, mut fate: impl FnMut(&Seen) -> Fate) {
         self.bed.start(MICROSECOND);
-        let ports = [Port::A, Port::B];
+        let ports = Port::ALL;
         let mut order = 0;
         loop {
             let acts = ports.iter().filter_map(|port| self.bed.nic(*port).next());
@@ -199,7 +199,7 @@ fn run(transfer: &RdmaTransfer, fate: impl FnMut(&Seen) -> Fate) -> Wire {
 
 /// Both NICs with a fault.
 fn faulty(fault: Fault) -> [Config; 2] {
-    [Port::A, Port::B].map(|port| Config {
+    Port::ALL.map(|port| Config {
         faults: vec![fault],
         ..config(port)
     })
@@ -242,7 +242,7 @@ fn every_verb_completes_at_every_mtu_and_depth() {
                 );
                 let report = wire.assert_whole();
                 assert_eq!(report.messages, 12);
-                for port in [Port::A, Port::B] {
+                for port in Port::ALL {
                     let counted = wire.counters(port);
                     assert_eq!(counted.duplicate_request + counted.out_of_sequence, 0);
                     assert_eq!(counted.local_ack_timeout_err, 0);

@@ -47,7 +47,7 @@ pub fn through_two_hosts(report: &mut Report) -> Result<()> {
     let stats = simulation.stats();
     let summary = capture.stop()?;
     let counters = card.counters()?;
-    let lost_in: u64 = [Port::A, Port::B]
+    let lost_in: u64 = Port::ALL
         .iter()
         .map(|port| hosts.at(*port).counters().map(|c| c.send_lost))
         .sum::<std::result::Result<u64, _>>()?;
