@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use midwire_control::run_file::RunFile;
 use midwire_control::verdict::Outcome;
-use midwire_control::{Again, Options, RunOutcome, rerun};
+use midwire_control::{Again, Options, rerun};
 use midwire_endpoints::Port;
 use midwire_endpoints::linux::{self, Trace};
 
-use crate::provider::{Place, Provider};
-use crate::run::{Shown, interrupt};
+use crate::run::{Shown, in_virtual_time, interrupt};
 use crate::{Failure, say};
 
 /// Options of `midwire rerun`.
@@ -120,13 +119,7 @@ impl Rerun {
             progress: &mut |progress| shown.show(progress),
             interrupt: &interrupt,
         };
-        let mut provider = Provider::new(Place::Virtual);
-        let outcome = midwire_control::run(&of.plan, options, &mut provider);
-        shown.clear();
-        let RunOutcome { directory, run } = outcome?;
-        if let Outcome::Environment | Outcome::Interrupted = run.verdict.outcome {
-            return Err(Failure::environment(run.verdict.reasons.join("; ")));
-        }
+        let (directory, run) = in_virtual_time(&of.plan, options, &shown)?;
         let proof = rerun::prove(&of.run, &run, [&self.run, &directory], self.until)?;
         say(&format!("Run      {}", directory.display()))?;
         for inside in &run.recorded.inside {
@@ -136,7 +129,7 @@ impl Rerun {
         if let Some(ns) = until_ns {
             // Whoever had a shell has seen that host's.
             let told = |port: &Port| Some(*port) != self.shell;
-            for port in [Port::A, Port::B].into_iter().filter(told) {
+            for port in Port::ALL.into_iter().filter(told) {
                 let state = rerun::state(&directory, port)?;
                 say(&format!("\nHost {port} at {ns} ns\n{}", state.trim_end()))?;
             }

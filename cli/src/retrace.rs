@@ -5,14 +5,12 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use clap::Args;
-use midwire_control::plan::Plan;
 use midwire_control::retrace::{self, Alike, Compared, Known, Means, Set};
-use midwire_control::run_file::RunFile;
 use midwire_control::verdict::Outcome;
-use midwire_control::{Again, Options, Progress, RunOutcome};
+use midwire_control::{Again, Options, Progress};
 
 use crate::provider::{Place, Provider};
-use crate::run::{Shown, interrupt};
+use crate::run::{Shown, in_virtual_time, interrupt};
 use crate::{Failure, say};
 
 /// Options of `midwire retrace`.
@@ -54,6 +52,7 @@ impl Retrace {
     /// Replays a run of Linux hosts from its plan.
     fn repeat(&self, interrupt: &AtomicBool) -> Result<Compared, Failure> {
         let of = retrace::prepare(&self.input, &self.set)?;
+        let shown = Shown::new();
         let options = Options {
             plan_file: PathBuf::from(&of.run.recorded.plan.file),
             plan_text: retrace::text(&of.plan),
@@ -64,10 +63,11 @@ impl Retrace {
                 rerun: of.rerun,
                 shell: None,
             }),
-            progress: &mut |_| {},
+            progress: &mut |progress| shown.show(progress),
             interrupt,
         };
-        let (directory, run) = carry_out(&of.plan, options)?;
+        let (directory, run) = in_virtual_time(&of.plan, options, &shown)?;
+        say(&format!("Run      {}", directory.display()))?;
         // Another setting makes other random numbers of all that follows.
         let how = match self.set.is_empty() {
             true => Alike::Bytes,
@@ -96,38 +96,14 @@ impl Retrace {
         let found = retrace::find(&self.input, &recorded, &known, means);
         shown.clear();
         let found = found?;
-        let options = Options {
-            plan_file: PathBuf::from("retrace.yaml"),
-            plan_text: retrace::text(&found.plan),
-            out: self.out.clone(),
-            seed: retrace::SEED,
-            repeat: (1, 1),
-            rerun: None,
-            progress: &mut |_| {},
-            interrupt,
-        };
-        let (directory, run) = carry_out(&found.plan, options)?;
+        let shown = Shown::new();
+        let progress = &mut |progress: &Progress| shown.show(progress);
+        let options = retrace::options(&found.plan, self.out.clone(), progress, interrupt);
+        let (directory, run) = in_virtual_time(&found.plan, options, &shown)?;
+        say(&format!("Run      {}", directory.display()))?;
         say(&format!("Rounds   {}", found.rounds))?;
         let compared = Compared::found(&recorded, &found, &run, &directory)?;
         say(compared.tell(&directory)?.trim_end())?;
         Ok(compared)
     }
-}
-
-/// Runs a plan, and says where.
-fn carry_out(plan: &Plan, options: Options<'_>) -> Result<(PathBuf, RunFile), Failure> {
-    let shown = Shown::new();
-    let progress = &mut |progress: &Progress| shown.show(progress);
-    let options = Options {
-        progress,
-        ..options
-    };
-    let outcome = midwire_control::run(plan, options, &mut Provider::new(Place::Virtual));
-    shown.clear();
-    let RunOutcome { directory, run } = outcome?;
-    if let Outcome::Environment | Outcome::Interrupted = run.verdict.outcome {
-        return Err(Failure::environment(run.verdict.reasons.join("; ")));
-    }
-    say(&format!("Run      {}", directory.display()))?;
-    Ok((directory, run))
 }

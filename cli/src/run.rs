@@ -10,6 +10,8 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use midwire_control::plan::{Endpoint, Plan};
+use midwire_control::run_file::RunFile;
+use midwire_control::verdict::Outcome;
 use midwire_control::{Options, Progress, RunOutcome, table};
 
 use crate::provider::{Place, Provider};
@@ -80,6 +82,24 @@ impl Run {
             }
         }
         Ok(code)
+    }
+}
+
+/// Carries out a plan in virtual time, for a command that goes on with its run: where it is, and
+/// what it has recorded.
+pub fn in_virtual_time(
+    plan: &Plan,
+    options: Options<'_>,
+    shown: &Shown,
+) -> Result<(PathBuf, RunFile), Failure> {
+    let outcome = midwire_control::run(plan, options, &mut Provider::new(Place::Virtual));
+    shown.clear();
+    let RunOutcome { directory, run } = outcome?;
+    match run.verdict.outcome {
+        Outcome::Environment | Outcome::Interrupted => {
+            Err(Failure::environment(run.verdict.reasons.join("; ")))
+        }
+        _ => Ok((directory, run)),
     }
 }
 

@@ -15,6 +15,9 @@ use crate::error::{Error, Result};
 use crate::record::Record;
 use crate::units::{Kind, Nanos, Port, words};
 
+/// What Linux has for a slow start threshold as long as there is none.
+const NO_THRESHOLD: u32 = 0x7fff_ffff;
+
 /// What a kernel said of a socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
@@ -79,6 +82,11 @@ impl Moment {
             state: None,
             bytes: None,
         }
+    }
+
+    /// The slow start threshold, once there is one.
+    pub fn threshold(&self) -> Option<u32> {
+        self.ssthresh.filter(|most| *most < NO_THRESHOLD)
     }
 
     /// The same, with what was said before of all that it does not say.

@@ -47,6 +47,11 @@ impl Nanos {
         Self(self.0.saturating_sub(earlier.0))
     }
 
+    /// Time between both, whichever is later.
+    pub const fn apart(self, other: Self) -> Self {
+        Self(self.0.abs_diff(other.0))
+    }
+
     /// In seconds, rounded to what an `f64` holds.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9

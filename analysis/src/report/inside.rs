@@ -11,8 +11,6 @@ use super::plane::{BOTTOM, RIGHT, TOP, View, W, axes};
 
 const WINDOWS: f64 = 190.0;
 const TIMES: f64 = 130.0;
-/// What Linux has for a threshold that is not there yet.
-const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 /// A value over time, as a line of a colour.
 struct Line {
@@ -68,9 +66,7 @@ pub(super) fn draw(o: &mut String, over: View, lane: Lane, moments: &[Moment]) {
     let said: Vec<_> = moments.iter().filter(|m| m.host == sender).collect();
     let windows = [
         Line::of(&said, "--data", |m| m.cwnd),
-        Line::of(&said, "--again", |m| {
-            m.ssthresh.filter(|most| *most < NO_THRESHOLD)
-        }),
+        Line::of(&said, "--again", Moment::threshold),
     ];
     if windows[0].points.is_empty() {
         return;

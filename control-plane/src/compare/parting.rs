@@ -101,7 +101,7 @@ pub(super) fn pairs(
     arrivals(first, |number, key, time| {
         let after = time.since(*start.get_or_insert(time));
         let apart = others.remove(&key);
-        let apart = apart.map(|other| time.since(other).max(other.since(time)));
+        let apart = apart.map(|other| time.apart(other));
         hear(number, after, apart);
     });
     others.len() as u64

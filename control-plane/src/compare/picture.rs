@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The picture of how two runs part.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::error::Error as StdError;
 
 use midwire_trace::{Capture, Lane, Nanos, Record, Tap};
@@ -26,9 +26,8 @@ type Curves = HashMap<Flow, Vec<(f64, f64)>>;
 /// Draws what the flows of two runs send over time, and below how far the times of their packets
 /// are apart.
 pub fn picture(captures: [&Capture; 2]) -> Drawn {
-    let start = starts(captures[0]);
-    let end = captures.map(|capture| last(capture).since(start).0);
-    let end = end[0].max(end[1]).max(1);
+    let [[start, first], [_, second]] = captures.map(span);
+    let end = first.max(second).since(start).0.max(1);
     let curves = captures.map(|capture| sent(capture, start, end));
     let apart = Apart::of(captures, end);
     svg(SIZE, "midwire diff", |root| {
@@ -38,20 +37,15 @@ pub fn picture(captures: [&Capture; 2]) -> Drawn {
     })
 }
 
-fn starts(capture: &Capture) -> Nanos {
+/// Times of its first and its last packet.
+fn span(capture: &Capture) -> [Nanos; 2] {
     let mut entries = capture.by_time();
-    entries
-        .next_entry()
-        .map_or(Nanos(0), |entry| entry.record.time)
-}
-
-fn last(capture: &Capture) -> Nanos {
-    let mut entries = capture.by_time();
-    let mut time = Nanos(0);
+    let mut span = None;
     while let Some(entry) = entries.next_entry() {
-        time = entry.record.time;
+        let time = entry.record.time;
+        span.get_or_insert([time; 2])[1] = time;
     }
-    time
+    span.unwrap_or_default()
 }
 
 fn milliseconds(ns: u64) -> f64 {
@@ -138,14 +132,14 @@ struct Apart {
     /// The farthest of each point, in nanoseconds.
     farthest: BTreeMap<u64, u64>,
     /// Points in which a packet came that the second run does not have.
-    alone: BTreeMap<u64, u64>,
+    alone: BTreeSet<u64>,
 }
 
 impl Apart {
     fn of(captures: [&Capture; 2], end: u64) -> Self {
         let mut apart = Self {
             farthest: BTreeMap::new(),
-            alone: BTreeMap::new(),
+            alone: BTreeSet::new(),
         };
         pairs(captures, |_, after, by| {
             let point = after.0 * POINTS / end;
@@ -154,7 +148,9 @@ impl Apart {
                     let farthest = apart.farthest.entry(point).or_default();
                     *farthest = by.0.max(*farthest);
                 }
-                None => *apart.alone.entry(point).or_default() += 1,
+                None => {
+                    apart.alone.insert(point);
+                }
             }
         });
         apart
@@ -195,7 +191,7 @@ impl Apart {
             .draw_series(dots(self.farthest.iter().map(same).collect(), apart))?
             .label("at most, of packets that both have; at the foot: nothing")
             .legend(key(apart));
-        let alones = self.alone.keys().map(|point| (at(point), most * 10.0));
+        let alones = self.alone.iter().map(|point| (at(point), most * 10.0));
         chart
             .draw_series(dots(alones.collect(), alone))?
             .label("packets that only the first run has")

@@ -318,7 +318,8 @@ const TCP_FLAGS_EXPECTED: &str =
     "a list of fin, syn, rst, psh, ack, urg, ece and cwr, or a number up to 0xff";
 
 impl TcpFlags {
-    fn names(self) -> Vec<&'static str> {
+    /// Of the flags that are set.
+    pub(crate) fn names(self) -> Vec<&'static str> {
         let set = |(bit, _): &(usize, &str)| self.0 >> bit & 1 == 1;
         let names = TCP_FLAGS.into_iter().enumerate().filter(set);
         names.map(|(_, name)| name).collect()

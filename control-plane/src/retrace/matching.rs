@@ -8,6 +8,7 @@ use midwire_trace::packet::tcp_flags::PSH;
 use midwire_trace::{Lane, Nanos, Port};
 
 use super::trail::{Seen, Segment, Trail};
+use crate::plan::TcpFlags;
 use crate::text::{Align::Left, columns};
 
 /// What makes two packets the same.
@@ -119,8 +120,9 @@ impl Matching {
         self.departure.is_none() && all == [recorded; 3]
     }
 
-    /// In words; `inside` has what the kernels noted in the recording and in the replay.
-    pub fn text(&self, inside: [&Senders; 2], connections: [u32; 2]) -> String {
+    /// In words; `inside` has what the kernels noted in the recording and in the replay, of the
+    /// connection with this number in both.
+    pub fn text(&self, inside: [&Senders; 2], connection: u32) -> String {
         let [recorded, replayed] = self.packets;
         let percent = |n: usize| match recorded.max(replayed) {
             all if n == all => "100 %".to_owned(),
@@ -128,8 +130,11 @@ impl Matching {
             all => format!("{:.1} %", (n as f64 / all as f64 * 1000.0).floor() / 10.0),
         };
         let (same, when) = match self.how {
-            Alike::Bytes => ("to the last byte", "at the nanosecond"),
-            Alike::Segments => ("in what they say", "within 20 ns"),
+            Alike::Bytes => ("to the last byte", "at the nanosecond".to_owned()),
+            Alike::Segments => (
+                "in what they say",
+                format!("within {}", self.how.tolerance()),
+            ),
         };
         let mut text = format!(
             "Packets  {recorded} recorded, {replayed} replayed\n\
@@ -153,7 +158,7 @@ impl Matching {
         match &self.departure {
             Some(departure) => {
                 text += "\n\n";
-                text += &departure.text(inside, connections);
+                text += &departure.text(inside, connection);
             }
             None if self.holds() => text += "\nMatches  as it was, packet for packet",
             None => text += "\nMatches  packet for packet, but not in all",
@@ -192,9 +197,9 @@ impl Departure {
         times.min().unwrap_or_default()
     }
 
-    fn text(&self, inside: [&Senders; 2], connections: [u32; 2]) -> String {
+    fn text(&self, inside: [&Senders; 2], connection: u32) -> String {
         let side = |of: usize| match &self.sides[of] {
-            Some(seen) => self.fields(seen, inside[of], connections[of], self.starts[of]),
+            Some(seen) => self.fields(seen, inside[of], connection, self.starts[of]),
             None => vec![("packet".to_owned(), "none any more".to_owned())],
         };
         let [recorded, replayed] = [side(0), side(1)];
@@ -242,7 +247,10 @@ impl Departure {
             ("packet", seen.number.to_string()),
             ("came at", seen.time.since(start).to_string()),
             ("went on at", left.unwrap_or_else(|| "never".to_owned())),
-            ("TCP flags", flags(s.flags)),
+            (
+                "TCP flags",
+                TcpFlags(s.flags).names().join(" ").to_uppercase(),
+            ),
             ("sequence number", s.seq.to_string()),
             ("payload", format!("{} bytes", s.payload)),
             ("acknowledges", s.ack.to_string()),
@@ -256,7 +264,7 @@ impl Departure {
         ];
         let mut fields: Vec<_> = packet.map(|(name, value)| (name.to_owned(), value)).into();
         let connection = u16::try_from(connection).unwrap_or(u16::MAX);
-        for port in [Port::A, Port::B] {
+        for port in Port::ALL {
             let Some(held) = inside.known(port, connection, seen.time) else {
                 continue;
             };
@@ -264,10 +272,9 @@ impl Departure {
             let state = held
                 .ca_state
                 .map_or_else(String::new, |state| state.to_string());
-            let threshold = held.ssthresh.filter(|n| *n < NO_THRESHOLD);
             let held = [
                 ("cwnd", number(held.cwnd)),
-                ("ssthresh", number(threshold)),
+                ("ssthresh", number(held.threshold())),
                 ("ca_state", state),
                 ("srtt_us", number(held.srtt_us)),
                 ("rto_us", number(held.rto_us)),
@@ -280,20 +287,7 @@ impl Departure {
     }
 }
 
-/// What Linux has for a slow start threshold as long as there is none.
-const NO_THRESHOLD: u32 = 0x7fff_ffff;
-
 type Field = (String, String);
-
-/// Names of the flags that are set.
-fn flags(bits: u8) -> String {
-    const NAMES: [&str; 8] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
-    let set = NAMES
-        .iter()
-        .enumerate()
-        .filter(|(bit, _)| bits >> bit & 1 == 1);
-    set.map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
-}
 
 type Key = (Lane, bool, u8, u32, u32, u32);
 
@@ -329,10 +323,7 @@ impl Seen {
 
     /// By how much the times of two packets differ, each counted from a time.
     fn apart([a, b]: [&Seen; 2], [from_a, from_b]: [Nanos; 2], how: Alike) -> Nanos {
-        let apart = |a: Nanos, b: Nanos| {
-            let (a, b) = (a.since(from_a), b.since(from_b));
-            a.since(b).max(b.since(a))
-        };
+        let apart = |a: Nanos, b: Nanos| a.since(from_a).apart(b.since(from_b));
         let left = a.left.zip(b.left).map(|(a, b)| apart(a, b));
         match how {
             // What was lost has no time of its own that anybody could tell.

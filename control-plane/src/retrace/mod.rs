@@ -21,13 +21,16 @@ use midwire_trace::inside::{Event, Moment, Senders};
 use serde_json::Value;
 
 pub use matching::{Alike, Departure, Matching};
-pub use replay::{Found, Known, Means, Round, SEED, find};
+pub use replay::{Found, Known, Means, Round, find, options};
 pub use trail::{Offer, Seen, Segment, Trail};
 
 use crate::plan::{Action, Endpoint, LinuxEndpoint, Plan};
 use crate::rerun::{self, Prepared};
 use crate::run_file::{RunFile, files};
 use crate::{Error, explicit, inside};
+
+/// What the kernels of a replay note.
+const NOTED: [Trace; 3] = [Trace::TcpProbe, Trace::TcpRetransmit, Trace::Sockets];
 
 fn refused(of: &Path, reason: String) -> Error {
     let path = of.to_owned();
@@ -88,7 +91,7 @@ impl Set {
 pub fn prepare(of: &Path, set: &[Set]) -> Result<Prepared, Error> {
     let asked = rerun::Asked {
         until: None,
-        trace: vec![Trace::TcpProbe, Trace::TcpRetransmit, Trace::Sockets],
+        trace: NOTED.to_vec(),
     };
     let mut prepared = rerun::prepare(of, &asked)?;
     let plan = &mut prepared.plan;
@@ -164,7 +167,8 @@ pub struct Compared {
     /// Packet for packet.
     pub matching: Matching,
     inside: [Senders; 2],
-    connections: [u32; 2],
+    /// Its number where the kernels noted something of it.
+    connection: u32,
 }
 
 impl Compared {
@@ -185,7 +189,7 @@ impl Compared {
             name: trails[0].name.clone(),
             matching: Matching::of([&trails[0], &trails[1]], how),
             inside: [Senders::new(&first?), Senders::new(&second?)],
-            connections: [connection; 2],
+            connection,
         })
     }
 
@@ -203,14 +207,14 @@ impl Compared {
             name: recorded.name.clone(),
             matching: Matching::of([recorded, &replayed], Alike::Segments),
             inside,
-            connections: [0; 2],
+            connection: 0,
         })
     }
 
     /// In words; and as a file of the replay's directory.
     pub fn tell(&self, directory: &Path) -> Result<String, Error> {
         let [first, second] = &self.inside;
-        let text = self.matching.text([first, second], self.connections);
+        let text = self.matching.text([first, second], self.connection);
         let text = format!("Replays  {}\n{text}\n", self.name);
         let path = directory.join(files::RETRACE);
         fs::write(&path, &text).map_err(Error::file("write", &path))?;

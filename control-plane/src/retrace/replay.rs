@@ -8,24 +8,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use midwire_endpoints::linux::Trace;
 use midwire_trace::inside::Moment;
 use midwire_trace::packet::tcp_flags::FIN;
 use midwire_trace::units::line_bytes;
 use midwire_trace::{Lane, Nanos};
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::calls::{self, Script};
-use super::matching::{Alike, Matching};
+use super::matching::{Alike, Departure, Matching};
 use super::network::CE;
 use super::settings::{self, LEAST_DELAY};
 use super::trail::{Seen, Trail};
-use super::{Set, refused};
+use super::{NOTED, Set, refused};
 use crate::Error;
 use crate::bench::CardProvider;
 use crate::explicit;
 use crate::plan::{Action, Duration, Ecn, Event, Kind, Kinds, LinuxEndpoint, Numbers, Plan};
-use crate::run::{Options, RunOutcome, run};
+use crate::run::{Options, Progress, RunOutcome, run};
 use crate::verdict;
 
 /// When the first packet comes to the card at the earliest, by the clocks of the hosts.
@@ -117,13 +117,15 @@ struct Outcome {
     round: Round,
     model: Model,
     replayed: Trail,
+    /// When it says something else for the first time, since its first packet.
+    departs: Nanos,
 }
 
 struct Search<'a> {
     of: &'a Path,
     recorded: &'a Trail,
     known: &'a Known,
-    work: PathBuf,
+    work: TempDir,
     means: Means<'a>,
     rounds: u32,
 }
@@ -153,15 +155,12 @@ pub fn find<'a>(
         of,
         recorded,
         known,
-        work: std::env::temp_dir().join(format!("midwire-retrace-{}", std::process::id())),
+        work: TempDir::new().map_err(Error::file("make", &std::env::temp_dir()))?,
         means,
         rounds: 0,
     };
-    let calibrated = search.calibrated(model);
-    let result = calibrated.and_then(|outcome| search.corrected(outcome));
-    // It holds nothing but the directory of a round that failed.
-    let _ = fs::remove_dir_all(&search.work);
-    let Outcome { model, .. } = result?;
+    let calibrated = search.calibrated(model)?;
+    let Outcome { model, .. } = search.corrected(calibrated)?;
     Ok(Found {
         rounds: search.rounds,
         plan: search.plan(&model)?,
@@ -270,17 +269,9 @@ impl Search<'_> {
     fn round(&mut self, model: Model) -> Result<Outcome, Error> {
         self.rounds += 1;
         let plan = self.plan(&model)?;
-        let out = self.work.join(self.rounds.to_string());
-        let options = Options {
-            plan_file: PathBuf::from("retrace.yaml"),
-            plan_text: explicit::anew(&plan),
-            out: Some(out.clone()),
-            seed: SEED,
-            repeat: (1, 1),
-            rerun: None,
-            progress: &mut |_| {},
-            interrupt: self.means.interrupt,
-        };
+        let out = self.work.path().join(self.rounds.to_string());
+        let progress = &mut |_: &Progress| {};
+        let options = options(&plan, Some(out.clone()), progress, self.means.interrupt);
         let RunOutcome { run, .. } = run(&plan, options, self.means.provider)?;
         if let verdict::Outcome::Environment | verdict::Outcome::Interrupted = run.verdict.outcome {
             return Err(Error::Run(run.verdict.reasons.join("; ")));
@@ -289,22 +280,21 @@ impl Search<'_> {
         fs::remove_dir_all(&out).map_err(Error::file("remove", &out))?;
         let mut replayed = trail?;
         on_the_line(&mut replayed, &model.held, self.recorded);
-        let round = self.judge(&replayed);
+        let matching = Matching::of([self.recorded, &replayed], Alike::Segments);
+        let departs = (matching.departure.as_ref()).map_or(Nanos(u64::MAX), Departure::at);
+        let round = self.judge(&matching, departs);
         (self.means.heard)(&round);
         Ok(Outcome {
             round,
             model,
             replayed,
+            departs,
         })
     }
 
-    fn judge(&self, replayed: &Trail) -> Round {
+    fn judge(&self, matching: &Matching, departs: Nanos) -> Round {
         let packets = &self.recorded.packets;
-        let matching = Matching::of([self.recorded, replayed], Alike::Segments);
-        let end = match &matching.departure {
-            Some(departure) => self.recorded.start() + departure.at(),
-            None => Nanos(u64::MAX),
-        };
+        let end = self.recorded.start() + departs;
         let alike = packets.partition_point(|seen| seen.time < end);
         let apart = matching
             .first_apart
@@ -319,14 +309,11 @@ impl Search<'_> {
 
     /// Packets of a direction as they were recorded and replayed, and whether they say the same: up to
     /// the first departure, and with the one that departs if it only may do so for its time.
-    fn pairs<'o>(&'o self, replayed: &'o Trail, lane: Lane) -> Vec<(&'o Seen, &'o Seen, bool)> {
-        let matching = Matching::of([self.recorded, replayed], Alike::Segments);
-        let end = matching
-            .departure
-            .map_or(Nanos(u64::MAX), |departure| departure.at());
+    fn pairs<'o>(&'o self, outcome: &'o Outcome, lane: Lane) -> Vec<(&'o Seen, &'o Seen, bool)> {
+        let replayed = &outcome.replayed;
         let mut pairs = Vec::new();
         for (recorded, again) in self.recorded.of(lane).zip(replayed.of(lane)) {
-            let whole = again.time.since(replayed.start()) < end;
+            let whole = again.time.since(replayed.start()) < outcome.departs;
             let [a, b] = [&recorded.segment, &again.segment];
             if whole || (a.seq, a.payload) == (b.seq, b.payload) {
                 pairs.push((recorded, again, whole));
@@ -356,7 +343,7 @@ impl Search<'_> {
         let rate = i64::from(host.rate_mbps.unwrap_or(LINE_MBPS));
         let (mut answered, mut busy_until) = (usize::MAX, i64::MIN);
         let mut lags = Vec::new();
-        for (nth, (recorded, again, whole)) in self.pairs(replayed, lane).into_iter().enumerate() {
+        for (nth, (recorded, again, whole)) in self.pairs(outcome, lane).into_iter().enumerate() {
             let came = again.time.0 as i64 - replayed.start().0 as i64;
             // Who still sends can't answer at once.
             let idle = busy_until < came;
@@ -430,7 +417,7 @@ impl Search<'_> {
                 .map_err(|e| refused(self.of, e))?;
         }
         for host in &mut hosts {
-            host.trace = vec![Trace::TcpProbe, Trace::TcpRetransmit, Trace::Sockets];
+            host.trace = NOTED.to_vec();
         }
         let opener = self.recorded.opener.index();
         let listener = 1 - opener;
@@ -518,4 +505,23 @@ const CALIBRATIONS: u32 = 6;
 /// Rounds that may make nothing better.
 const PATIENCE: u32 = 4;
 /// Of all that is random in a replay.
-pub const SEED: u64 = 1;
+const SEED: u64 = 1;
+
+/// How the plan of a replay is run.
+pub fn options<'a>(
+    plan: &Plan,
+    out: Option<PathBuf>,
+    progress: &'a mut dyn FnMut(&Progress),
+    interrupt: &'a AtomicBool,
+) -> Options<'a> {
+    Options {
+        plan_file: PathBuf::from("retrace.yaml"),
+        plan_text: explicit::anew(plan),
+        out,
+        seed: SEED,
+        repeat: (1, 1),
+        rerun: None,
+        progress,
+        interrupt,
+    }
+}

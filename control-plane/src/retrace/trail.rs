@@ -261,9 +261,8 @@ impl Trail {
     /// Both ends have closed it, or one has given it up.
     pub fn closed(&self) -> bool {
         let said = |lane, flag| self.of(lane).any(|seen| seen.segment.has(flag));
-        let lanes = Lane::ALL;
-        lanes.iter().all(|&lane| said(lane, tcp_flags::FIN))
-            || lanes.iter().any(|&lane| said(lane, tcp_flags::RST))
+        (Lane::ALL.into_iter()).all(|lane| said(lane, tcp_flags::FIN))
+            || (Lane::ALL.into_iter()).any(|lane| said(lane, tcp_flags::RST))
     }
 
     /// Packets of one direction.
