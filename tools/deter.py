@@ -9,10 +9,10 @@ import sys
 import tempfile
 import xml.dom.minidom
 
+import pages
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MIDWIRE = ROOT / "target/release/midwire"
-PAGE = ROOT / "docs/deter.md"
-FROM, TO = "<!-- Written by `make deter`. -->\n", "<!-- Up to here. -->\n"
 
 
 def figure(page):
@@ -48,8 +48,7 @@ def butterfly(plan, work, picture):
         run(of, out)
     done = subprocess.run([MIDWIRE, "diff", "--picture", picture, *runs], stdout=subprocess.PIPE, text=True, check=False)
     told = done.stdout[done.stdout.index("Packets"):done.stdout.index("Picture")].strip()
-    before, rest = PAGE.read_text().split(FROM)
-    PAGE.write_text(f"{before}{FROM}```\n{told}\n```\n{TO}{rest.split(TO)[1]}")
+    pages.write("deter.md", "deter", f"```\n{told}\n```\n")
 
 
 def main():

@@ -8,10 +8,10 @@ import subprocess
 import sys
 import tempfile
 
+import pages
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MIDWIRE = ROOT / "target/release/midwire"
-PAGE = ROOT / "docs/retrace.md"
-FROM, TO = "<!-- Written by `make retrace`. -->\n", "<!-- Up to here. -->\n"
 
 LINUX = "{{linux: {{address: 10.77.0.{}/24, rate_mbps: 1000, delay: 5us}}}}"
 ECN = LINUX.replace("5us", "5us, sysctls: {{net.ipv4.tcp_ecn: 1}}")
@@ -93,8 +93,7 @@ def main():
     """Measures, and writes."""
     table = ("| recorded | packets | the same in what they say | and within 20 ns | departs after |\n|---|--:|--:|--:|--:|\n"
              + "".join(row(*case) for case in CASES))
-    before, rest = PAGE.read_text().split(FROM)
-    PAGE.write_text(f"{before}{FROM}{table}{TO}{rest.split(TO)[1]}")
+    pages.write("retrace.md", "retrace", table)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 use crate::Result;
 use crate::report::Report;
 use midwire_endpoints::{Ended, Hosts, Port, TapHost};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -127,10 +127,9 @@ fn tcpdump() -> Result<Option<f64>> {
         std::thread::sleep(Duration::from_millis(10));
     }
     let send = || {
-        let before = cpu_time("thread-self").map_err(|e| e.to_string())?;
-        send_packets("mw0", PACKETS).map_err(|e| e.to_string())?;
-        let after = cpu_time("thread-self").map_err(|e| e.to_string())?;
-        Ok::<_, String>(after.saturating_sub(before))
+        let before = cpu_time("thread-self")?;
+        send_packets("mw0", PACKETS)?;
+        Ok::<_, io::Error>(cpu_time("thread-self")?.saturating_sub(before))
     };
     let heard = host.run_in(send)??;
     std::thread::sleep(Duration::from_millis(500));
@@ -146,15 +145,18 @@ fn tcpdump() -> Result<Option<f64>> {
 }
 
 /// CPU time of a process or of a thread of this one, in user and kernel mode.
-fn cpu_time(pid: impl std::fmt::Display) -> Result<Duration> {
+fn cpu_time(pid: impl std::fmt::Display) -> io::Result<Duration> {
     // Documentation/scheduler/sched-stats.rst
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
     let spent = text.split(' ').next().unwrap_or_default();
-    Ok(Duration::from_nanos(spent.parse()?))
+    spent
+        .parse()
+        .map(Duration::from_nanos)
+        .map_err(io::Error::other)
 }
 
 /// Sends packets of 128 bytes out of an interface of this thread's network namespace.
-fn send_packets(interface: &str, packets: u64) -> std::io::Result<()> {
+fn send_packets(interface: &str, packets: u64) -> io::Result<()> {
     let index = nix::net::if_::if_nametoindex(interface)?;
     let mut frame = [0u8; 128];
     frame[12..14].copy_from_slice(&[0x88, 0xb5]);
@@ -163,7 +165,7 @@ fn send_packets(interface: &str, packets: u64) -> std::io::Result<()> {
     unsafe {
         let socket = libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0);
         if socket < 0 {
-            return Err(std::io::Error::last_os_error());
+            return Err(io::Error::last_os_error());
         }
         let socket = OwnedFd::from_raw_fd(socket);
         let mut to: libc::sockaddr_ll = std::mem::zeroed();
@@ -180,7 +182,7 @@ fn send_packets(interface: &str, packets: u64) -> std::io::Result<()> {
                 size_of_val(&to) as u32,
             );
             if sent < 0 {
-                return Err(std::io::Error::last_os_error());
+                return Err(io::Error::last_os_error());
             }
         }
     }
