@@ -16,11 +16,13 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use midwire_endpoints::agent::protocol::{Open, Prepare, QueuePair, Reply, Request, VERSION};
+use midwire_endpoints::agent::protocol::{
+    Arrived, Check, Open, Prepare, QueuePair, Reply, Request, VERSION,
+};
 
 use error::Error;
 use responder::Service;
-use transfer::Transfer;
+use transfer::{Activity, Transfer, Wait};
 use verbs::Nic;
 
 const USAGE: &str = "usage: midwire-agent\n\n\
@@ -102,8 +104,8 @@ impl Agent {
                 Request::Prepare(wish) => self.prepare(&wish)?,
                 Request::Connect(peers) => self.connect(&peers)?,
                 Request::Counters {} => Reply::Counters(counters::read(&self.nic()?.name)),
-                Request::Run(n) => Reply::Ran(requester::run(self.transfer(n)?)?),
-                Request::Serve(n) => self.serve(n, requests)?,
+                Request::Run(all) => self.run(&all, &mut [])?,
+                Request::Serve(all) => self.serve(&all, requests)?,
                 Request::Check(_) => {
                     return Err(Error::Asked("no transfer is served".to_owned()));
                 }
@@ -181,29 +183,59 @@ impl Agent {
         Ok(Reply::Connected {})
     }
 
-    /// Serves a transfer until it is asked to check it.
+    fn run(&self, all: &[usize], services: &mut [Service]) -> Result<Reply, Error> {
+        let transfers = all.iter().map(|n| self.transfer(*n));
+        let transfers = transfers.collect::<Result<Vec<_>, _>>()?;
+        Ok(Reply::Ran(requester::run(&transfers, services)?))
+    }
+
+    /// Serves transfers until it is asked to check them; may carry out others meanwhile.
     fn serve(
         &self,
-        n: usize,
+        all: &[usize],
         requests: &Receiver<Result<Request, String>>,
     ) -> Result<Reply, Error> {
-        let mut service = Service::new(self.transfer(n)?)?;
+        let services = all.iter().map(|n| Service::new(self.transfer(*n)?));
+        let mut services = services.collect::<Result<Vec<_>, _>>()?;
         say(&Reply::Serving {})?;
-        let mut next = None;
-        service.serve(|| {
-            next = requests.try_recv().ok();
-            next.is_some()
-        })?;
-        let next = next.or_else(|| requests.recv().ok());
-        match next.transpose().map_err(Error::Asked)? {
-            Some(Request::Check(check)) if check.transfer == n => {
-                Ok(Reply::Checked(service.check(&check.messages)))
+        loop {
+            match attend(&mut services, requests)? {
+                Request::Run(others) => say(&self.run(&others, &mut services)?)?,
+                Request::Check(checks) if checks.iter().map(|c| &c.transfer).eq(all) => {
+                    let pairs = services.iter().zip(&checks);
+                    let check = |(service, check): (&Service, &Check)| -> Vec<Arrived> {
+                        service.check(&check.messages)
+                    };
+                    return Ok(Reply::Checked(pairs.map(check).collect()));
+                }
+                other => {
+                    return Err(Error::Asked(format!(
+                        "expected to check transfers {all:?}, not {other:?}"
+                    )));
+                }
             }
-            other => Err(Error::Asked(format!(
-                "expected to check transfer {n}, not {other:?}"
-            ))),
         }
     }
+}
+
+/// Serves until there is something else to do.
+fn attend(
+    services: &mut [Service],
+    requests: &Receiver<Result<Request, String>>,
+) -> Result<Request, Error> {
+    let mut wait = Wait::new();
+    let receiving = services.iter_mut().filter(|service| service.receives());
+    let all = receiving.map(|service| service as &mut dyn Activity);
+    let mut all: Vec<_> = all.collect();
+    while !all.is_empty() {
+        if let Ok(request) = requests.try_recv() {
+            return request.map_err(Error::Asked);
+        }
+        wait.step(&mut all)?;
+    }
+    // The thread that reads ends the process when there are no more.
+    let request = requests.recv().map_err(|e| Error::Asked(e.to_string()))?;
+    request.map_err(Error::Asked)
 }
 
 /// Runs a command line of the plan. What it says must not get among the answers.

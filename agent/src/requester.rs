@@ -10,7 +10,8 @@ use midwire_endpoints::rnic::{CompletionTimes, Operation, RdmaTransfer};
 
 use crate::error::Error;
 use crate::layout::WORD;
-use crate::transfer::{Lane, Transfer, Wait, id, lane_of};
+use crate::responder::Service;
+use crate::transfer::{Activity, Lane, Transfer, Wait, id, lane_of};
 use crate::verbs::{Completion, Work};
 
 /// Times in nanoseconds, to three digits.
@@ -78,39 +79,82 @@ struct Run<'a> {
     round: u64,
     /// Those that have not come to their end.
     open: usize,
+    found: Vec<Completion>,
+    begun: Instant,
+    /// How far it has come.
+    now: Instant,
 }
 
-/// Carries a transfer out.
-pub fn run(transfer: &Transfer) -> Result<Ran, Error> {
-    let config = &transfer.config;
-    let flows = transfer.lanes.iter().map(|_| Flow::new());
-    let mut run = Run {
-        transfer,
-        flows: flows.collect::<Result<_, _>>()?,
-        times: times()?,
-        round: match config.barrier {
-            true => config.tx_depth.min(config.messages),
-            false => config.messages,
-        },
-        open: transfer.lanes.len(),
-    };
-    let begun = Instant::now();
-    let (mut found, mut wait, mut now) = (Vec::new(), Wait::new(), begun);
-    run.post_all()?;
-    while run.open > 0 && now - begun < transfer.limit {
-        now = wait.poll(&transfer.sends, &mut found)?;
-        for completion in found.drain(..) {
-            run.complete(&completion, now)?;
-        }
-        if config.barrier && run.reached() {
-            run.round = (run.round + config.tx_depth).min(config.messages);
-            run.post_all()?;
-        }
+/// Carries transfers out, all at the same time, while those of the other end are served.
+pub fn run(transfers: &[&Transfer], services: &mut [Service]) -> Result<Vec<Ran>, Error> {
+    let mut wait = Wait::new();
+    let runs = transfers.iter().map(|transfer| Run::begin(transfer));
+    let mut runs = runs.collect::<Result<Vec<_>, _>>()?;
+    let active = runs.iter_mut().map(|run| run as &mut dyn Activity);
+    let serving = services
+        .iter_mut()
+        .map(|service| service as &mut dyn Activity);
+    let mut all: Vec<_> = active.chain(serving).collect();
+    while all.iter().any(|activity| activity.is_open()) {
+        wait.step(&mut all)?;
     }
-    Ok(run.result(begun, now))
+    Ok(runs.into_iter().map(Run::result).collect())
 }
 
-impl Run<'_> {
+impl Activity for Run<'_> {
+    fn is_open(&self) -> bool {
+        self.open > 0 && self.now - self.begun < self.transfer.limit
+    }
+
+    fn look(&mut self) -> Result<bool, Error> {
+        self.transfer.sends.poll(&mut self.found)?;
+        Ok(!self.found.is_empty())
+    }
+
+    fn go_on(&mut self, now: Instant) -> Result<(), Error> {
+        let mut found = std::mem::take(&mut self.found);
+        if self.is_open() {
+            self.now = now;
+            for completion in &found {
+                self.complete(completion, now)?;
+            }
+            let config = &self.transfer.config;
+            if config.barrier && self.reached() {
+                self.round = (self.round + config.tx_depth).min(config.messages);
+                self.post_all()?;
+            }
+        }
+        found.clear();
+        self.found = found;
+        Ok(())
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Posts the first messages of a transfer.
+    fn begin(transfer: &'a Transfer) -> Result<Self, Error> {
+        let config = &transfer.config;
+        let flows = transfer.lanes.iter().map(|_| Flow::new());
+        let flows = flows.collect::<Result<_, _>>()?;
+        let times = times()?;
+        let begun = Instant::now();
+        let mut run = Self {
+            transfer,
+            flows,
+            times,
+            round: match config.barrier {
+                true => config.tx_depth.min(config.messages),
+                false => config.messages,
+            },
+            open: transfer.lanes.len(),
+            found: Vec::new(),
+            begun,
+            now: begun,
+        };
+        run.post_all()?;
+        Ok(run)
+    }
+
     fn post_all(&mut self) -> Result<(), Error> {
         (0..self.flows.len()).try_for_each(|lane| self.post(lane))
     }
@@ -176,12 +220,13 @@ impl Run<'_> {
         self.open > 0 && alive.all(|flow| flow.completed >= self.round)
     }
 
-    fn result(mut self, begun: Instant, now: Instant) -> Ran {
+    fn result(mut self) -> Ran {
         let Transfer { config, lanes, .. } = self.transfer;
+        let time = self.now - self.begun;
         for (flow, lane) in self.flows.iter_mut().zip(lanes) {
             if !flow.is_over(config.messages) {
                 let left = config.messages - flow.completed;
-                let message = format!("{left} messages did not complete in {:?}", now - begun);
+                let message = format!("{left} messages did not complete in {time:?}");
                 flow.error.get_or_insert(message);
             }
             flow.arrived.wrong_bytes += self.transfer.wrong_reads(lane, flow.completed);
@@ -194,7 +239,7 @@ impl Run<'_> {
             error: flow.error.clone(),
         };
         Ran {
-            duration_ns: (self.open == 0).then(|| ns(now - begun)),
+            duration_ns: (self.open == 0).then(|| ns(time)),
             times: summary(&self.times),
             qps: self.flows.iter().map(pair).collect(),
         }

@@ -8,7 +8,8 @@ use midwire_endpoints::agent::protocol::Arrived;
 use midwire_endpoints::rnic::{NANOSECOND, Operation};
 
 use crate::error::Error;
-use crate::transfer::{Lane, Transfer, Wait, id, lane_of, receives};
+use crate::transfer::{Activity, Lane, Transfer, id, lane_of, receives};
+use crate::verbs::Completion;
 
 /// Receives of a queue pair.
 #[derive(Clone, Copy, Default)]
@@ -24,6 +25,36 @@ pub struct Service<'a> {
     /// Places of SENDs among the operations that are done in turn.
     sends: Vec<u64>,
     inboxes: Vec<Inbox>,
+    found: Vec<Completion>,
+    /// Queue pairs that get a receive again, and when.
+    due: VecDeque<(Instant, usize)>,
+}
+
+impl Activity for Service<'_> {
+    /// The other end says when it is over.
+    fn is_open(&self) -> bool {
+        false
+    }
+
+    fn look(&mut self) -> Result<bool, Error> {
+        self.transfer.receives.poll(&mut self.found)?;
+        Ok(!self.found.is_empty())
+    }
+
+    fn go_on(&mut self, now: Instant) -> Result<(), Error> {
+        let repost = Duration::from_nanos(self.transfer.config.repost / NANOSECOND);
+        let mut found = std::mem::take(&mut self.found);
+        for completion in found.drain(..).filter(|c| c.error.is_none()) {
+            let index = lane_of(completion.id);
+            self.take(index, completion.bytes.into());
+            self.due.push_back((now + repost, index));
+        }
+        self.found = found;
+        while let Some((_, index)) = self.due.pop_front_if(|(at, _)| *at <= now) {
+            self.post(index)?;
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Service<'a> {
@@ -35,6 +66,8 @@ impl<'a> Service<'a> {
             transfer,
             sends: sends.map(|(place, _)| place).collect(),
             inboxes: vec![Inbox::default(); transfer.lanes.len()],
+            found: Vec::new(),
+            due: VecDeque::new(),
         };
         for lane in 0..transfer.lanes.len() {
             for _ in 0..receives(&transfer.config) {
@@ -74,24 +107,9 @@ impl<'a> Service<'a> {
         Ok(())
     }
 
-    /// Takes what comes in, and posts receives again, until there is something else to do; nothing
-    /// when there are none.
-    pub fn serve(&mut self, mut is_over: impl FnMut() -> bool) -> Result<(), Error> {
-        let repost = Duration::from_nanos(self.transfer.config.repost / NANOSECOND);
-        let (mut found, mut wait) = (Vec::new(), Wait::new());
-        let mut due: VecDeque<(Instant, usize)> = VecDeque::new();
-        while self.inboxes.iter().any(|inbox| inbox.posted > 0) && !is_over() {
-            let now = wait.poll(&self.transfer.receives, &mut found)?;
-            for completion in found.drain(..).filter(|c| c.error.is_none()) {
-                let index = lane_of(completion.id);
-                self.take(index, completion.bytes.into());
-                due.push_back((now + repost, index));
-            }
-            while let Some((_, index)) = due.pop_front_if(|(at, _)| *at <= now) {
-                self.post(index)?;
-            }
-        }
-        Ok(())
+    /// Whether anything comes into receives.
+    pub fn receives(&self) -> bool {
+        self.inboxes.iter().any(|inbox| inbox.posted > 0)
     }
 
     fn take(&mut self, index: usize, bytes: u64) {

@@ -11,7 +11,7 @@ use midwire_endpoints::rnic::{Operation, RdmaTransfer};
 
 use crate::error::Error;
 use crate::layout::{Content, Layout};
-use crate::verbs::{Completion, Completions, Nic, Pair, PairConfig, Path};
+use crate::verbs::{Completions, Nic, Pair, PairConfig, Path};
 
 /// ECT(0): packets that may be marked.
 const ECN_CAPABLE: u8 = 2;
@@ -142,6 +142,16 @@ impl Transfer {
     }
 }
 
+/// What completions keep going.
+pub trait Activity {
+    /// Whether it is waited for.
+    fn is_open(&self) -> bool;
+    /// Takes what has ended from its queue; whether there is any.
+    fn look(&mut self) -> Result<bool, Error>;
+    /// Goes on with it.
+    fn go_on(&mut self, now: Instant) -> Result<(), Error>;
+}
+
 /// Waits for completions.
 pub struct Wait {
     since: Instant,
@@ -163,16 +173,21 @@ impl Wait {
         }
     }
 
-    /// Takes what has ended; what time it is.
-    pub fn poll(
-        &mut self,
-        queue: &Completions,
-        found: &mut Vec<Completion>,
-    ) -> Result<Instant, Error> {
-        queue.poll(found)?;
+    /// Lets all that goes on take what has ended.
+    pub fn step(&mut self, all: &mut [&mut dyn Activity]) -> Result<(), Error> {
+        let mut found = false;
+        for activity in &mut *all {
+            found |= activity.look()?;
+        }
+        let now = self.rest(found);
+        all.iter_mut().try_for_each(|activity| activity.go_on(now))
+    }
+
+    /// Rests when nothing has ended; what time it was before.
+    fn rest(&mut self, found: bool) -> Instant {
         // To read the clock takes time on a host in virtual time, which so goes on.
         let now = Instant::now();
-        if !found.is_empty() {
+        if found {
             self.since = now;
         } else if now - self.since > Self::RESTLESS {
             thread::sleep(((now - self.since) / Self::PART).max(Self::LEAST));
@@ -180,7 +195,7 @@ impl Wait {
             // Soft-RoCE computes where programs do, on a host of one processor only when they let it.
             thread::yield_now();
         }
-        Ok(now)
+        now
     }
 }
 

@@ -181,6 +181,57 @@ fn the_card_knows_queue_pairs_from_the_first_packet_on() {
     }
 }
 
+/// SENDs, READs and, the other way, SENDs at the same time, so that either end asks and answers at
+/// once; then WRITEs.
+#[test]
+#[ignore = "needs make hosts and make agent"]
+fn entries_run_together() {
+    let rdma = |entry: &str| format!("  - rdma: {{messages: 10, size: 32KiB, {entry}}}\n");
+    let body = [
+        "traffic:\n".to_owned(),
+        rdma("from: a, to: b, verb: send, qps: 2"),
+        rdma("from: a, to: b, verb: read, together: true"),
+        rdma("from: b, to: a, verb: send, qps: 2, together: true"),
+        rdma("from: a, to: b, verb: write"),
+        "events:\n".to_owned(),
+        "  - {connection: 2, direction: a-to-b, psn: 40, action: drop}\n".to_owned(),
+        "  - {connection: 5, direction: b-to-a, psn: 40, action: drop}\n".to_owned(),
+        "  - {connection: 6, direction: b-to-a, psn: 40, action: drop}\n".to_owned(),
+    ];
+    let plan = Plan::new(HOST, &body.concat());
+    let run = run(&plan, 0);
+    for (n, qps) in [2, 1, 2, 1].into_iter().enumerate() {
+        let report = &run["recorded"]["traffic"][n]["details"];
+        assert_eq!(report["completed"], true, "{n}: {report}");
+        assert_eq!(report["bytes"], qps * 10 * 32 * 1024, "{n}");
+    }
+    let analysis = &run["findings"]["roce"]["analysis"];
+    let recoveries = analysis["recoveries"].as_array().expect("recoveries");
+    assert_eq!(recoveries.len(), 3, "{recoveries:?}");
+
+    let capture = Capture::open(plan.path("run/capture.mwc")).expect("capture");
+    let (mut entries, mut spans) = (capture.entries(), vec![None; 6]);
+    while let Some(entry) = entries.next_entry() {
+        let record = entry.record;
+        let connection = record.connection.expect("a connection");
+        let time = record.time.0;
+        let span = spans[usize::from(connection) / 2].get_or_insert((time, time));
+        span.1 = time;
+    }
+    let spans: Vec<_> = spans
+        .into_iter()
+        .map(|span| span.expect("packets"))
+        .collect();
+    let together = &spans[..5];
+    let last_begin = together.iter().map(|span| span.0).max();
+    let first_end = together.iter().map(|span| span.1).min();
+    let last_end = together.iter().map(|span| span.1).max();
+    assert!(last_begin < first_end, "{spans:?}");
+    assert!(last_end < Some(spans[5].0), "{spans:?}");
+    let first = fs::read(plan.path("run/capture.mwc")).expect("a capture");
+    assert!(first == plan.capture("again", &[]), "two runs differ");
+}
+
 #[test]
 #[ignore = "needs make hosts and make agent"]
 fn queue_pairs_are_chosen_and_exported() {
@@ -318,15 +369,15 @@ fn agents_that_go_wrong_end_the_run() {
         (greeting(9), "speaks version 9 of the protocol"),
         ("echo '{\"hello\":1}'".to_owned(), "says what is no answer"),
         (
-            greeting(1) + "; read -r line; exit 3",
+            greeting(2) + "; read -r line; exit 3",
             "its agent has broken down",
         ),
         (
-            greeting(1) + "; sleep 1000",
+            greeting(2) + "; sleep 1000",
             "agents did not get ready in time",
         ),
         (
-            greeting(1) + "; read -r line; echo '{\"failed\":\"there is no RDMA device\"}'",
+            greeting(2) + "; read -r line; echo '{\"failed\":\"there is no RDMA device\"}'",
             "agent at port a: there is no RDMA device",
         ),
     ] {

@@ -886,7 +886,7 @@ events:
 }
 
 /// An agent without a NIC: it says what agents say.
-const AGENT: &str = r#"echo '{"greeting":{"version":1,"midwire":"0"}}'
+const AGENT: &str = r#"echo '{"greeting":{"version":2,"midwire":"0"}}'
 qp="{\"address\":\"$1\",\"number\":$2,\"first_psn\":$3,\"memory\":0,\"key\":0}"
 while read -r request; do
 	case $request in
@@ -895,8 +895,8 @@ while read -r request; do
 	'{"connect"'*) echo '{"connected":{}}' ;;
 	'{"counters"'*) n=$((n + 3)); echo "{\"counters\":{\"packet_seq_err\":$n}}" ;;
 	'{"serve"'*) echo '{"serving":{}}' ;;
-	'{"run"'*) echo '{"ran":{"duration_ns":1000,"qps":[{"messages":1,"arrived":{"bytes":5000,"wrong_bytes":0},"duration_ns":1000}]}}' ;;
-	'{"check"'*) echo '{"checked":[{"bytes":0,"wrong_bytes":0}]}' ;;
+	'{"run"'*) echo '{"ran":[{"duration_ns":1000,"qps":[{"messages":1,"arrived":{"bytes":5000,"wrong_bytes":0},"duration_ns":1000}]}]}' ;;
+	'{"check"'*) echo '{"checked":[[{"bytes":0,"wrong_bytes":0}]]}' ;;
 	*) exit ;;
 	esac
 done

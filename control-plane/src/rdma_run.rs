@@ -80,13 +80,14 @@ fn record_of(index: usize, rdma: &RdmaTraffic, report: &RdmaReport) -> TrafficRe
     TrafficRecord {
         number: u32::try_from(index + 1).unwrap_or(u32::MAX),
         what: format!(
-            "rdma {} {} to {}, {} × {} × {}",
+            "rdma {} {} to {}, {} × {} × {}{}",
             rdma.verb.as_str(),
             rdma.from,
             rdma.to,
             counted(rdma.qps as usize, "queue pair"),
             counted(rdma.messages as usize, "message"),
-            rdma.size
+            rdma.size,
+            if rdma.together { ", together" } else { "" }
         ),
         completed: report.completed,
         summary,

@@ -220,7 +220,7 @@ struct Plugged {
     linux: Option<linux::Plug>,
     /// The agents of real hosts.
     agents: Option<Agents>,
-    /// The connections, when agents have said which there are.
+    /// The connections, when it is known beforehand which there are.
     flows: Vec<Flow>,
 }
 
@@ -378,7 +378,11 @@ impl Stage<'_> {
                 ports.map(PortFeed::Tap)
             }
             (Endpoint::Rnic(a), Endpoint::Rnic(b)) => {
-                let ports = rnic::Plug::both(self.testbed(a, b));
+                let bed = self.testbed(a, b);
+                if self.plan.runs_together() {
+                    plugged.flows = bed.flows();
+                }
+                let ports = rnic::Plug::both(bed);
                 plugged.nics = Some(ports[0].clone());
                 ports.map(PortFeed::Rnic)
             }

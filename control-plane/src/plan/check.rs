@@ -334,6 +334,13 @@ impl<'a> Checker<'a> {
                     let message = format!("traffic {n}: {fault}");
                     self.mistake(at!["traffic", i, "rdma", key], message);
                 }
+                let before = i.checked_sub(1).and_then(|i| self.plan.traffic.get(i));
+                if rdma.together && !matches!(before, Some(Traffic::Rdma(_))) {
+                    let message = format!(
+                        "traffic {n} begins together with the entry before it: expected one of rdma there"
+                    );
+                    self.mistake(at!["traffic", i, "rdma", "together"], message);
+                }
             }
             (Traffic::Rdma(_), None) => self.mistake(
                 at!["traffic", i],

@@ -69,7 +69,7 @@ pub struct Plan {
     /// Which connections are counted; without any, every one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub selectors: Vec<Selector>,
-    /// What runs, one after the other.
+    /// What runs, one after the other, but for entries that run together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traffic: Vec<Traffic>,
     /// How long a run with external endpoints lasts when the plan has no traffic of its own.
@@ -232,7 +232,7 @@ fn lane_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "string", "enum": words})
 }
 
-/// Something that makes packets. Entries run one after the other.
+/// Something that makes packets. Entries run one after the other, but for those that run together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Traffic {
@@ -506,6 +506,13 @@ impl Plan {
             _ => None,
         };
         entries.filter_map(transfer).collect()
+    }
+
+    /// Whether RDMA entries run together. Model NICs, too, tell the card of their queue pairs then,
+    /// for which of them are the first on the wire nobody can foresee.
+    pub(crate) fn runs_together(&self) -> bool {
+        let together = |t: &Traffic| matches!(t, Traffic::Rdma(rdma) if rdma.together);
+        self.traffic.iter().any(together)
     }
 
     /// What a byte takes on a line of the card.

@@ -240,6 +240,10 @@ pub struct RdmaTraffic {
     #[serde(default)]
     #[schemars(range(max = 63))]
     pub dscp: u8,
+    /// It begins together with the entry before it. The next one begins when all that run together
+    /// are over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub together: bool,
 }
 
 fn default_mtu() -> u32 {
@@ -300,6 +304,7 @@ impl RdmaTraffic {
             first_psn: self.first_psn.map(|psn| Psn::new(psn.into())),
             classes: self.traffic_classes.iter().map(|c| (*c).into()).collect(),
             dscp: self.dscp,
+            together: self.together,
         }
     }
 

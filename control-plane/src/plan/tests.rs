@@ -1211,7 +1211,15 @@ fn model_nics_are_checked() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].0 == 7 && found[0].2.contains(part), "{found:?}");
     }
+    let together = NICS.replace("size: 1", "size: 1, together: true");
+    let (_, entry) = together.split_once("traffic:\n").unwrap();
+    let two = Plan::parse("p", &format!("{NICS}{entry}")).unwrap();
+    assert!(two.runs_together() && !plan.runs_together());
+    let command = "  - command: {on: a, run: ls}\n";
+    let places = mistakes(&format!("{NICS}{command}{entry}"));
+    assert_eq!([places[0].0, places[1].0], [8, 9], "{places:?}");
     for (text, line, column, part) in [
+        (together, 7, 73, "expected one of rdma there"),
         (NICS.replace("10.0.0.2", "10.0.0.1"), 5, 23, "twice"),
         (NICS.replace("10.0.0.2/24", "fd00::2/64"), 5, 23, "all IPv6"),
         (NICS.replace("[1, 1]", "[1, 0]"), 5, 41, "weights above 0"),

@@ -11,7 +11,7 @@ use crate::Port;
 use crate::rnic::{CompletionTimes, RdmaTransfer};
 
 /// Of the messages.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// What an agent is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,12 +25,12 @@ pub enum Request {
     Connect(Vec<Vec<QueuePair>>),
     /// For its counters.
     Counters {},
-    /// To answer the messages of a transfer until it is asked to check them.
-    Serve(usize),
-    /// To carry out a transfer.
-    Run(usize),
-    /// What has arrived of a transfer that it has served.
-    Check(Check),
+    /// To answer the messages of transfers until it is asked to check them.
+    Serve(Vec<usize>),
+    /// To carry out transfers, all at the same time.
+    Run(Vec<usize>),
+    /// What has arrived of the transfers that it has served.
+    Check(Vec<Check>),
     /// To end.
     Leave {},
 }
@@ -52,7 +52,7 @@ pub struct Open {
 pub struct Prepare {
     /// The end that it is.
     pub end: Port,
-    /// One after the other.
+    /// By their numbers from here on.
     pub transfers: Vec<RdmaTransfer>,
     /// First PSN of each queue pair of each transfer.
     pub first_psns: Vec<Vec<u32>>,
@@ -97,10 +97,10 @@ pub enum Reply {
     Counters(BTreeMap<String, u64>),
     /// It answers messages.
     Serving {},
-    /// What became of a transfer.
-    Ran(Ran),
-    /// What has arrived on each queue pair.
-    Checked(Vec<Arrived>),
+    /// What became of each transfer.
+    Ran(Vec<Ran>),
+    /// What has arrived of each transfer on each queue pair.
+    Checked(Vec<Vec<Arrived>>),
     /// It could not be done.
     Failed(String),
 }

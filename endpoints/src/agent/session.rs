@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What two agents are asked, in order: queue pairs, of which the card is told before there is any
-//! packet of theirs; then transfers, one after the other, with counters before and after.
+//! packet of theirs; then transfers, group by group, with counters before and after.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::Range;
 
 use midwire_trace::Psn;
 use midwire_trace::chance::Draws;
@@ -29,7 +30,26 @@ pub struct Flow {
     pub first_psn: u32,
 }
 
-/// What all agents have to answer before it goes on.
+impl Flow {
+    /// Requests and responses of a queue pair: address and number at the end that asks, and at the
+    /// one that answers.
+    pub fn both(asks: Port, ends: [(IpAddr, u32); 2], first_psn: u32) -> [Flow; 2] {
+        let flow = |from, source: (IpAddr, u32), destination: (IpAddr, u32)| Flow {
+            from,
+            source: source.0,
+            destination: destination.0,
+            queue_pair: destination.1,
+            first_psn,
+        };
+        let [source, destination] = ends;
+        [
+            flow(asks, source, destination),
+            flow(asks.other(), destination, source),
+        ]
+    }
+}
+
+/// What all agents have to answer before it goes on; transfers by the number of their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Greet,
@@ -59,13 +79,16 @@ struct End {
 /// Transfers between two agents.
 pub struct Session {
     transfers: Vec<RdmaTransfer>,
+    /// The transfers that run together.
+    groups: Vec<Range<usize>>,
     wanted: [Open; 2],
     seed: u64,
     limit_ns: u64,
     stage: Stage,
     ends: [End; 2],
-    ran: Vec<Ran>,
-    checked: Vec<Vec<Arrived>>,
+    /// By transfer.
+    ran: BTreeMap<usize, Ran>,
+    checked: BTreeMap<usize, Vec<Arrived>>,
 }
 
 impl Session {
@@ -77,14 +100,15 @@ impl Session {
             ..End::default()
         };
         Self {
+            groups: RdmaTransfer::groups(&transfers),
             transfers,
             wanted,
             seed,
             limit_ns,
             stage: Stage::Greet,
             ends: [asked(), asked()],
-            ran: Vec::new(),
-            checked: Vec::new(),
+            ran: BTreeMap::new(),
+            checked: BTreeMap::new(),
         }
     }
 
@@ -127,6 +151,17 @@ impl Session {
     }
 
     fn take(&mut self, from: Port, reply: Reply) -> Result<(), String> {
+        let counts = |transfers: &[usize]| -> Vec<usize> {
+            let of = |n: &usize| count(&self.transfers[*n]);
+            transfers.iter().map(of).collect()
+        };
+        let (runs, serves) = match self.stage {
+            Stage::Run(group) | Stage::Check(group) => {
+                (self.asked(group, from), self.answered(group, from))
+            }
+            _ => Default::default(),
+        };
+        let (of_runs, of_serves) = (counts(&runs), counts(&serves));
         let end = &mut self.ends[from as usize];
         match (self.stage, reply) {
             (_, Reply::Failed(what)) => return Err(what),
@@ -144,11 +179,11 @@ impl Session {
             (Stage::Prepare, Reply::Prepared(qps)) if fits(&self.transfers, &qps) => end.qps = qps,
             (Stage::Before, Reply::Counters(counters)) => end.counters[0] = counters,
             (Stage::After, Reply::Counters(counters)) => end.counters[1] = counters,
-            (Stage::Run(n), Reply::Ran(ran)) if ran.qps.len() == count(&self.transfers[n]) => {
-                self.ran.push(ran);
+            (Stage::Run(_), Reply::Ran(all)) if all.iter().map(|r| r.qps.len()).eq(of_runs) => {
+                self.ran.extend(runs.into_iter().zip(all));
             }
-            (Stage::Check(n), Reply::Checked(all)) if all.len() == count(&self.transfers[n]) => {
-                self.checked.push(all);
+            (Stage::Check(_), Reply::Checked(all)) if all.iter().map(Vec::len).eq(of_serves) => {
+                self.checked.extend(serves.into_iter().zip(all));
             }
             (stage, reply) => {
                 return Err(format!("it was asked to {stage:?} and answers {reply:?}"));
@@ -159,8 +194,8 @@ impl Session {
 
     /// What comes when all have answered.
     fn next(&self) -> Option<Stage> {
-        let transfer = |n| match n < self.transfers.len() {
-            true => Stage::Serve(n),
+        let transfers = |group| match group < self.groups.len() {
+            true => Stage::Serve(group),
             false => Stage::After,
         };
         Some(match self.stage {
@@ -168,10 +203,10 @@ impl Session {
             Stage::Open => Stage::Prepare,
             Stage::Prepare => Stage::Rest,
             Stage::Connect => Stage::Before,
-            Stage::Before => transfer(0),
-            Stage::Serve(n) => Stage::Run(n),
-            Stage::Run(n) => Stage::Check(n),
-            Stage::Check(n) => transfer(n + 1),
+            Stage::Before => transfers(0),
+            Stage::Serve(group) => Stage::Run(group),
+            Stage::Run(group) => Stage::Check(group),
+            Stage::Check(group) => transfers(group + 1),
             Stage::After => Stage::Over,
             Stage::Rest | Stage::Over => return None,
         })
@@ -192,21 +227,42 @@ impl Session {
         orders
     }
 
+    /// Transfers of a group that an end asks for.
+    fn asked(&self, group: usize, end: Port) -> Vec<usize> {
+        let transfers = self.groups[group].clone();
+        transfers
+            .filter(|n| self.transfers[*n].from == end)
+            .collect()
+    }
+
+    /// Those that it answers.
+    fn answered(&self, group: usize, end: Port) -> Vec<usize> {
+        self.asked(group, end.other())
+    }
+
+    fn check(&self, transfer: usize) -> Check {
+        let qps = self.ran.get(&transfer).map(|ran| &ran.qps);
+        Check {
+            transfer,
+            messages: qps.into_iter().flatten().map(|qp| qp.messages).collect(),
+        }
+    }
+
     fn request(&self, port: Port) -> Option<Request> {
-        let asks = |n: usize| self.transfers[n].from == port;
+        let some = |transfers: Vec<usize>| (!transfers.is_empty()).then_some(transfers);
         Some(match self.stage {
             Stage::Open => Request::Open(self.wanted[port as usize].clone()),
             Stage::Prepare => Request::Prepare(self.prepare(port)),
             Stage::Connect => Request::Connect(self.ends[port.other() as usize].qps.clone()),
             Stage::Before | Stage::After => Request::Counters {},
-            Stage::Serve(n) if !asks(n) => Request::Serve(n),
-            Stage::Run(n) if asks(n) => Request::Run(n),
-            Stage::Check(transfer) if !asks(transfer) => Request::Check(Check {
-                transfer,
-                messages: (self.ran[transfer].qps.iter().map(|qp| qp.messages)).collect(),
-            }),
+            Stage::Serve(group) => Request::Serve(some(self.answered(group, port))?),
+            Stage::Run(group) => Request::Run(some(self.asked(group, port))?),
+            Stage::Check(group) => {
+                let transfers = some(self.answered(group, port))?;
+                Request::Check(transfers.into_iter().map(|n| self.check(n)).collect())
+            }
             Stage::Over => Request::Leave {},
-            _ => return None,
+            Stage::Greet | Stage::Rest => return None,
         })
     }
 
@@ -236,19 +292,11 @@ impl Session {
 
     /// Requests and responses of each queue pair in turn, as connections are counted.
     pub fn flows(&self) -> Vec<Flow> {
-        let flow = |from, source: &QueuePair, destination: &QueuePair, first_psn| Flow {
-            from,
-            source: source.address,
-            destination: destination.address,
-            queue_pair: destination.number,
-            first_psn,
-        };
         let mut flows = Vec::new();
         for (n, transfer) in self.transfers.iter().enumerate() {
             for (asks, answers) in self.pairs(n) {
-                let psn = asks.first_psn;
-                flows.push(flow(transfer.from, asks, answers, psn));
-                flows.push(flow(transfer.from.other(), answers, asks, psn));
+                let ends = [asks, answers].map(|end| (end.address, end.number));
+                flows.extend(Flow::both(transfer.from, ends, asks.first_psn));
             }
         }
         flows
@@ -262,8 +310,8 @@ impl RdmaNics for Session {
             qps: vec![RanPair::default(); count(transfer)],
             ..Ran::default()
         };
-        let ran = self.ran.get(n).unwrap_or(&nothing);
-        let checked = self.checked.get(n).into_iter().flatten().copied();
+        let ran = self.ran.get(&n).unwrap_or(&nothing);
+        let checked = self.checked.get(&n).into_iter().flatten().copied();
         let checked = checked.chain(std::iter::repeat(Arrived::default()));
         let qps: Vec<_> = (self.pairs(n).zip(&ran.qps).zip(checked))
             .map(|(((asks, answers), ran), checked)| qp_report(asks, answers, ran, checked))
@@ -273,7 +321,9 @@ impl RdmaNics for Session {
         };
         let bytes = qps.iter().map(|qp| qp.bytes).sum();
         (!qps.is_empty()).then(|| RdmaReport {
-            completed: self.checked.len() > n && ran.duration_ns.is_some() && qps.iter().all(whole),
+            completed: self.checked.contains_key(&n)
+                && ran.duration_ns.is_some()
+                && qps.iter().all(whole),
             duration_ns: ran.duration_ns,
             messages: qps.iter().map(|qp| qp.messages).sum(),
             bytes,
@@ -352,6 +402,7 @@ mod tests {
             first_psn: None,
             classes: vec![0],
             dscp: 0,
+            together: false,
         }
     }
 
@@ -380,20 +431,26 @@ mod tests {
             Request::Connect(_) => Reply::Connected {},
             Request::Counters {} => Reply::Counters([("sent".to_owned(), 7)].into()),
             Request::Serve(_) => Reply::Serving {},
-            Request::Run(n) => Reply::Ran(Ran {
-                duration_ns: Some(1000),
-                times: None,
-                qps: vec![
-                    RanPair {
-                        messages: 2,
-                        ..RanPair::default()
-                    };
-                    2 - n
-                ],
-            }),
-            Request::Check(check) => {
-                assert!(check.messages.iter().all(|n| *n == 2));
-                Reply::Checked(check.messages.iter().map(|n| arrived(100 * n)).collect())
+            Request::Run(all) => {
+                let ran = |n: &usize| Ran {
+                    duration_ns: Some(1000),
+                    times: None,
+                    qps: vec![
+                        RanPair {
+                            messages: 2,
+                            ..RanPair::default()
+                        };
+                        if *n == 0 { 2 } else { 1 }
+                    ],
+                };
+                Reply::Ran(all.iter().map(ran).collect())
+            }
+            Request::Check(all) => {
+                let of = |check: &Check| {
+                    assert!(check.messages.iter().all(|n| *n == 2));
+                    check.messages.iter().map(|n| arrived(100 * n)).collect()
+                };
+                Reply::Checked(all.iter().map(of).collect())
             }
             Request::Leave {} => return None,
         })
@@ -473,6 +530,58 @@ mod tests {
         assert_eq!(report.goodput_bps, Some(3_200_000_000));
         // The same before and after
         assert_eq!(session.counters(Port::A)["sent"], 0);
+    }
+
+    /// Two entries that run together, asked for by either end, and one after them.
+    #[test]
+    fn transfers_run_together() {
+        let together = |from| RdmaTransfer {
+            together: true,
+            ..transfer(from, 1)
+        };
+        let transfers = vec![
+            transfer(Port::A, 2),
+            together(Port::B),
+            together(Port::A),
+            transfer(Port::A, 1),
+        ];
+        let mut session = Session::new(transfers, Default::default(), 1, 1_000_000_000);
+        session.hear(Port::B, &greeting(VERSION)).unwrap();
+        let told = session.hear(Port::A, &greeting(VERSION)).unwrap();
+        converse(&mut session, told);
+        let mut told = session.go_on();
+        let mut requests = Vec::new();
+        while !told.is_empty() {
+            for (port, text) in std::mem::take(&mut told) {
+                let request: Request = serde_json::from_str(&text).unwrap();
+                let numbers = match &request {
+                    Request::Serve(all) | Request::Run(all) => Some(all.clone()),
+                    Request::Check(all) => Some(all.iter().map(|c| c.transfer).collect()),
+                    _ => None,
+                };
+                let word = text.split('"').nth(1).unwrap();
+                requests.extend(numbers.map(|all| format!("{port} {word} {all:?}")));
+                if let Some(reply) = answer(port, &request) {
+                    told.extend(session.hear(port, &line(&reply)).unwrap());
+                }
+            }
+        }
+        let expected = [
+            "a serve [1]",
+            "b serve [0, 2]",
+            "a run [0, 2]",
+            "b run [1]",
+            "a check [1]",
+            "b check [0, 2]",
+            "b serve [3]",
+            "a run [3]",
+            "b check [3]",
+        ];
+        assert_eq!(requests, expected);
+        for (n, messages) in [4, 2, 2, 2].into_iter().enumerate() {
+            let report = session.report(n).unwrap();
+            assert!(report.completed && report.messages == messages, "{n}");
+        }
     }
 
     #[test]

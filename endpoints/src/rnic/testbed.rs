@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Two NICs, the queue pairs between them, and the transfers that they make one after the other.
+//! Two NICs, the queue pairs between them, and the transfers that they make, one after the other or
+//! together.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use midwire_trace::Psn;
@@ -16,9 +18,10 @@ use super::{
     Rnic, Transfer, TransferConfig,
 };
 use crate::Port;
+use crate::agent::Flow;
 
-/// One end tells the other outside the line that a transfer is over: after this time the next one
-/// begins. Participants of a calendar run for less at a stretch.
+/// One end tells the other outside the line that transfers are over: after this time the next ones
+/// begin. Participants of a calendar run for less at a stretch.
 const OUT_OF_BAND: Picoseconds = 100 * MICROSECOND;
 
 /// The largest message (InfiniBand specification, volume 1, 9.7.2).
@@ -65,9 +68,24 @@ pub struct RdmaTransfer {
     pub classes: Vec<usize>,
     /// DSCP of all packets but congestion notifications.
     pub dscp: u8,
+    /// It begins together with the transfer before it, and not when that is over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub together: bool,
 }
 
 impl RdmaTransfer {
+    /// Which transfers run at the same time: groups, one after the other.
+    pub fn groups(transfers: &[Self]) -> Vec<Range<usize>> {
+        let mut end = 0;
+        let groups = transfers.chunk_by(|_, next| next.together);
+        let range = |group: &[Self]| {
+            let first = end;
+            end += group.len();
+            first..end
+        };
+        groups.map(range).collect()
+    }
+
     /// Bytes of all messages of a queue pair.
     pub fn bytes(&self) -> u64 {
         let turn = self.operations.len() as u64;
@@ -94,7 +112,9 @@ struct Entry {
 pub struct Testbed {
     nics: [Rnic; 2],
     entries: Vec<Entry>,
-    /// The transfer under way.
+    /// The entries that run together.
+    groups: Vec<Range<usize>>,
+    /// The group under way.
     current: usize,
 }
 
@@ -105,6 +125,7 @@ impl Testbed {
         let mut bed = Self {
             nics: configs.map(Rnic::new),
             entries: Vec::new(),
+            groups: RdmaTransfer::groups(transfers),
             current: 0,
         };
         let mut draws = Draws::new(seed);
@@ -200,11 +221,31 @@ impl Testbed {
         [end(0, a, b), end(1, b, a)]
     }
 
-    /// Starts the first transfer.
+    /// Starts the first transfers.
     pub fn start(&mut self, at: Picoseconds) {
-        if let Some(first) = self.entries.first() {
-            self.nics[first.from as usize].start(first.transfer, at);
+        let group = self.groups.get(self.current).cloned();
+        for entry in &self.entries[group.unwrap_or_default()] {
+            self.nics[entry.from as usize].start(entry.transfer, at);
         }
+    }
+
+    /// When all transfers under way are over.
+    fn end(&self) -> Option<Picoseconds> {
+        let mut group = self.groups.get(self.current)?.clone();
+        group.try_fold(0, |last, n| Some(last.max(self.transfer(n)?.end()?)))
+    }
+
+    /// Requests and responses of each queue pair in turn.
+    pub fn flows(&self) -> Vec<Flow> {
+        let of_entry = |entry: &Entry| {
+            let from = entry.from;
+            let both = |qp: &QpConfig| {
+                let ends = [(qp.path.src.ip(), qp.number), (qp.path.dst.ip(), qp.peer)];
+                Flow::both(from, ends, qp.first_psn.get())
+            };
+            entry.facts.iter().flat_map(both).collect::<Vec<_>>()
+        };
+        self.entries.iter().flat_map(of_entry).collect()
     }
 
     /// The NIC at a port.
@@ -221,12 +262,9 @@ impl Testbed {
     /// first bits leave it.
     pub fn advance(&mut self, port: Port, to: Picoseconds, sent: &mut Vec<Frame>) {
         self.nics[port as usize].advance(to, sent);
-        while let Some(end) = self.transfer(self.current).and_then(Transfer::end) {
+        while let Some(end) = self.end() {
             self.current += 1;
-            let Some(next) = self.entries.get(self.current) else {
-                break;
-            };
-            self.nics[next.from as usize].start(next.transfer, end + OUT_OF_BAND);
+            self.start(end + OUT_OF_BAND);
         }
     }
 

@@ -8,6 +8,7 @@ use midwire_trace::units::line_bytes;
 
 use super::*;
 use crate::Port;
+use crate::agent::Flow;
 
 const DELAY: Picoseconds = MICROSECOND / 2;
 const MILLISECOND: Picoseconds = 1000 * MICROSECOND;
@@ -48,6 +49,7 @@ fn transfer(operations: &[Operation]) -> RdmaTransfer {
         first_psn: None,
         classes: vec![0],
         dscp: 0,
+        together: false,
     }
 }
 
@@ -586,6 +588,64 @@ fn first_psns_differ_by_seed() {
     };
     assert_eq!(first(1), first(1));
     assert_ne!(first(1), first(2));
+}
+
+/// SENDs, READs and, the other way, WRITEs together, then SENDs again. The last to end is neither
+/// the first nor the last of the group.
+#[test]
+fn transfers_run_together() {
+    let of = |operation, from, size, together| RdmaTransfer {
+        from,
+        size,
+        together,
+        qps: 2,
+        ..transfer(&[operation])
+    };
+    let transfers = [
+        of(Operation::Send, Port::A, 10_000, false),
+        of(Operation::Read, Port::A, 100_000, true),
+        of(Operation::Write, Port::B, 50_000, true),
+        of(Operation::Send, Port::A, 1_000, false),
+    ];
+    let run = || {
+        let mut wire = Wire::new(Testbed::new(clean(), &transfers, 1));
+        let flows = wire.bed.flows();
+        let [send, .., read] = flows[..8] else {
+            panic!("{flows:?}")
+        };
+        // The first packet of data of either.
+        wire.run(|seen| {
+            let is =
+                |flow: Flow| seen.from == flow.from && seen.roce.bth.dest_qp == flow.queue_pair;
+            match (is(send) || is(read)) && seen.iteration == 1 && seen.psn == 0 {
+                true => Fate::Drop,
+                false => Fate::Pass,
+            }
+        });
+        wire
+    };
+    let wire = run();
+    let spans: Vec<_> = (wire.bed.flows().chunks(4))
+        .map(|flows| {
+            let own = wire.times(|seen| {
+                let mut flows = flows.iter();
+                flows.any(|f| f.from == seen.from && f.queue_pair == seen.roce.bth.dest_qp)
+            });
+            (own[0], *own.last().unwrap())
+        })
+        .collect();
+    for (n, transfer) in transfers.iter().enumerate() {
+        let report = wire.bed.report(n).unwrap();
+        assert!(report.completed, "{report:#?}");
+        assert_eq!(report.bytes, 8 * transfer.size);
+    }
+    assert!(spans[..3].iter().all(|(begin, _)| *begin < 2 * MICROSECOND));
+    let end = spans[..3].iter().map(|(_, end)| *end).max().unwrap();
+    assert_eq!(end, spans[1].1);
+    let pause = 100 * MICROSECOND;
+    let next = spans[3].0;
+    assert!((end + pause..end + pause + 2 * MICROSECOND).contains(&next));
+    assert_eq!(run().times(|_| true), wire.times(|_| true));
 }
 
 // ---- faults: with the switch, and without ----
