@@ -5,12 +5,14 @@ use std::fs;
 use std::path::Path;
 
 use midwire_control::lumina::import;
-use midwire_control::plan::{Duration, Endpoint, Iterations, Plan, RnicEndpoint, Traffic, Verb};
+use midwire_control::plan::{
+    Connections, Duration, Endpoint, Iterations, Plan, RnicEndpoint, Traffic, Verb,
+};
 use midwire_endpoints::rnic::{CnpScope, Fault, Profile};
 use midwire_trace::Lane;
 use proptest::prelude::*;
 
-const FILES: [&str; 3] = ["marks-and-losses", "reads", "classes"];
+const FILES: [&str; 4] = ["marks-and-losses", "reads", "classes", "send-read"];
 
 fn text(name: &str) -> String {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lumina");
@@ -79,6 +81,91 @@ fn classes_follow_the_dscp_and_far_messages_are_named_one_by_one() {
     assert_eq!(positions.ranges(), expected);
 }
 
+/// Each queue pair has its requests and its answers, and READs have their data in the answers.
+#[test]
+fn queue_pairs_send_while_others_read() {
+    let check = |plan: &Plan| {
+        let [Traffic::Rdma(send), Traffic::Rdma(read)] = plan.traffic.as_slice() else {
+            panic!("{:?}", plan.traffic)
+        };
+        assert_eq!((send.verb, send.qps, send.together), (Verb::Send, 2, false));
+        assert_eq!((read.verb, read.qps, read.together), (Verb::Read, 3, true));
+        for rdma in [send, read] {
+            assert_eq!((rdma.messages, rdma.size.0, rdma.mtu), (2, 10240, 1024));
+        }
+        assert!(plan.selectors.is_empty());
+        let events = plan.events.iter().map(|event| {
+            let connection = match event.connection {
+                Connections::One(connection) => connection,
+                other => panic!("{other:?}"),
+            };
+            let psns = event.psn.as_ref().unwrap().ranges().to_vec();
+            (connection, event.direction, psns)
+        });
+        let expected = [
+            (2, Lane::AtoB, vec![(3, 13)]),
+            (5, Lane::BtoA, vec![(0, 10)]),
+            (9, Lane::BtoA, vec![(7, 17)]),
+            (9, Lane::BtoA, vec![(7, 17)]),
+        ];
+        assert_eq!(events.collect::<Vec<_>>(), expected);
+        assert!(plan.events.iter().all(|event| event.every == Some(10)));
+    };
+    check(&plan("send-read", None));
+    // As its traffic generator takes it.
+    let text = text("send-read.yml");
+    let quoted = text
+        .replace("2,3", "'2_3'")
+        .replace("send_read", "Send_Read ");
+    let classes = quoted.replace("tx-depth: 1", "tx-depth: 1\n  dscp-list: 0,8,16,24,32");
+    let plan = Plan::parse("p", &import("f.yml", classes.as_bytes(), None).unwrap()).unwrap();
+    check(&plan);
+    let classes = plan.traffic.iter().map(|traffic| match traffic {
+        Traffic::Rdma(rdma) => rdma.traffic_classes.clone(),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(classes.collect::<Vec<_>>(), [vec![0, 1], vec![2, 3, 4]]);
+}
+
+#[test]
+fn mistakes_of_send_read_are_told_by_their_place() {
+    let numbers = "9:12: num-qps: expected how many queue pairs SEND and how many READ, such as 2,2, or 2_2 in quotes, without which it is 22 in YAML";
+    let cases = [
+        ("2,3", "3", numbers),
+        ("2,3", "2_3", numbers),
+        ("2,3", "0,0", numbers),
+        ("2,3", "2,0", numbers),
+        ("2,3", "a,b", numbers),
+        ("2,3", "1,2,3", numbers),
+        (
+            "2,3",
+            "5000,1",
+            "9:12: traffic 1: qps 5000, expected 1 to 4096",
+        ),
+        (
+            "2,3",
+            "1,5000",
+            "9:12: traffic 2: qps 5000, expected 1 to 4096",
+        ),
+        (
+            "qpn: 2",
+            "qpn: 5",
+            "18:13: qpn 5: expected one below 5, for they count from 0",
+        ),
+        (
+            "barrier-sync: false",
+            "barrier-sync: true",
+            "14:17: barrier-sync: Lumina has none with send_read, expected false",
+        ),
+        (
+            "tx-depth: 1",
+            "dscp-list: 0,8",
+            "15:14: dscp-list: expected 5 values, one for each queue pair",
+        ),
+    ];
+    told_by_place("send-read.yml", &cases);
+}
+
 #[test]
 fn another_profile_replaces_that_of_the_file() {
     let plan = plan("marks-and-losses", Some(Profile::Clean));
@@ -111,13 +198,8 @@ fn mistakes_are_told_by_their_place() {
         ),
         (
             "rdma-verb: Read",
-            "rdma-verb: send_read",
-            "9:14: rdma-verb: queue pairs that SEND and queue pairs that READ at the same time have no plan: expected send, write or read",
-        ),
-        (
-            "rdma-verb: Read",
             "rdma-verb: swim",
-            "9:14: rdma-verb: expected send, write or read",
+            "9:14: rdma-verb: expected send, write, read or send_read",
         ),
         (
             "message-size: 20000",
@@ -176,8 +258,13 @@ fn mistakes_are_told_by_their_place() {
             "11:14: dscp-list: expected 36 values, one for each queue pair",
         ),
     ];
+    told_by_place("reads.yml", &cases);
+}
+
+/// Replaces a text of a file, and wants a mistake.
+fn told_by_place(file: &str, cases: &[(&str, &str, &str)]) {
     for (from, to, expected) in cases {
-        let text = text("reads.yml").replacen(from, to, 1);
+        let text = text(file).replacen(from, to, 1);
         let error = import("f.yml", text.as_bytes(), None).expect_err(to);
         let all = error.to_string();
         let told = all

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::Error;
 use crate::plan::{Endpoint, Plan, RdmaTraffic, Traffic, Verb, lane_from};
-use crate::run_file::{NicRecord, RunFile, TrafficRecord, files};
+use crate::run_file::{NicRecord, RunFile, files};
 
 pub use midwire_trace::export::lumina::Exported;
 
@@ -24,8 +24,8 @@ const QUEUE_PAIRS: &str = "0/switch-result/switch_message_snapshot.yml";
 const SWITCH: &str = "0/switch-result/switch_state_snapshot.yml";
 const CONFIG: &str = "config.yml";
 
-/// Writes the packets of a run, and for a run with one entry of traffic, of RDMA, all else that
-/// Lumina's analyzers read; whether that is so.
+/// Writes the packets of a run, and for a run with traffic that Lumina has, all else that its
+/// analyzers read; whether that is so.
 pub fn export(run: &RunFile, from: &Path, to: &Path) -> Result<(Exported, bool), Error> {
     let path = to.join(PACKETS);
     make_parent(&path)?;
@@ -35,20 +35,19 @@ pub fn export(run: &RunFile, from: &Path, to: &Path) -> Result<(Exported, bool),
     let exported = lumina::write(&capture, BufWriter::new(file))
         .map_err(|e| Error::file("write", &path)(std::io::Error::other(e)))?;
     let plan = &run.recorded.plan.parsed;
-    let (Some([requester, responder]), [Traffic::Rdma(rdma)]) =
-        (nics(plan), plan.traffic.as_slice())
-    else {
+    let (Some([requester, responder]), Some((verb, entries))) = (nics(plan), traffic(plan)) else {
         return Ok((exported, false));
     };
-    let ends = match rdma.from {
+    let from = entries[0].from;
+    let ends = match from {
         Port::A => [requester, responder],
         Port::B => [responder, requester],
     };
     let whole = fs::canonicalize(to).map_err(Error::file("find", to))?;
-    write(to, CONFIG, &config(&whole, rdma, ends))?;
-    write(to, QUEUE_PAIRS, &queue_pairs(run, rdma))?;
-    write(to, SWITCH, &switch(&exported, rdma.from))?;
-    for (name, port) in [("requester", rdma.from), ("responder", rdma.to)] {
+    write(to, CONFIG, &config(&whole, verb, &entries, ends))?;
+    write(to, QUEUE_PAIRS, &queue_pairs(run, &entries))?;
+    write(to, SWITCH, &switch(&exported, from))?;
+    for (name, port) in [("requester", from), ("responder", from.other())] {
         if let Some(nic) = run.recorded.nics.iter().find(|nic| nic.endpoint == port) {
             for (when, on) in [("start", false), ("finish", true)] {
                 let file = format!("0/rdma-result/{name}_counter_{when}.yml");
@@ -57,6 +56,36 @@ pub fn export(run: &RunFile, from: &Path, to: &Path) -> Result<(Exported, bool),
         }
     }
     Ok((exported, true))
+}
+
+/// The traffic of a plan in Lumina's word, when it has one: one entry, or one of SENDs and one of
+/// READs together, which differ in nothing that Lumina's files tell but their queue pairs.
+fn traffic<'a>(plan: &'a Plan) -> Option<(&'static str, Vec<&'a RdmaTraffic>)> {
+    let rdma = |traffic: &'a Traffic| match traffic {
+        Traffic::Rdma(rdma) => Some(rdma),
+        _ => None,
+    };
+    let entries: Vec<_> = plan.traffic.iter().map(rdma).collect::<Option<_>>()?;
+    let told = |rdma: &RdmaTraffic| {
+        let RdmaTraffic {
+            from,
+            messages,
+            size,
+            mtu,
+            tx_depth,
+            ..
+        } = *rdma;
+        (from, messages, size, mtu, tx_depth)
+    };
+    let verbs: Vec<_> = entries.iter().map(|rdma| rdma.verb).collect();
+    let verb = match verbs.as_slice() {
+        [verb @ (Verb::Send | Verb::Write | Verb::Read)] => verb.as_str(),
+        [Verb::Send, Verb::Read] if entries[1].together && told(entries[0]) == told(entries[1]) => {
+            "send_read"
+        }
+        _ => return None,
+    };
+    Some((verb, entries))
 }
 
 fn make_parent(path: &Path) -> Result<(), Error> {
@@ -105,11 +134,10 @@ fn nics(plan: &Plan) -> Option<[Nic; 2]> {
 /// that dump packets.
 const PORTS: [u32; 4] = [1, 2, 3, 4];
 
-fn config(to: &Path, rdma: &RdmaTraffic, ends: [Nic; 2]) -> String {
-    let verb = match rdma.verb {
-        Verb::SendRead => "send_read",
-        other => other.as_str(),
-    };
+fn config(to: &Path, verb: &str, entries: &[&RdmaTraffic], ends: [Nic; 2]) -> String {
+    let rdma = entries[0];
+    // Lumina's analyzers part two numbers by a comma.
+    let qps: Vec<_> = entries.iter().map(|rdma| rdma.qps.to_string()).collect();
     let mut text = format!(
         "result-path: {}\naggregate-pcap-filename: merge.pcap\nnum-repeats: 1\n",
         // JSON's strings are YAML's.
@@ -130,29 +158,33 @@ fn config(to: &Path, rdma: &RdmaTraffic, ends: [Nic; 2]) -> String {
     text + &format!(
         "traffic:\n  num-qps: {}\n  rdma-verb: {verb}\n  num-msgs-per-qp: {}\n  mtu: {}\n  \
          message-size: {}\n  tx-depth: {}\n",
-        rdma.qps, rdma.messages, rdma.mtu, rdma.size.0, rdma.tx_depth
+        qps.join(","),
+        rdma.messages,
+        rdma.mtu,
+        rdma.size.0,
+        rdma.tx_depth
     )
 }
 
 /// The queue pairs as the ends told them to the switch. Sender is who sends data.
-fn queue_pairs(run: &RunFile, rdma: &RdmaTraffic) -> String {
-    let report = run.recorded.traffic.first().and_then(TrafficRecord::rdma);
-    let reads = rdma.verb == Verb::Read;
+fn queue_pairs(run: &RunFile, entries: &[&RdmaTraffic]) -> String {
     let mut text = String::new();
-    for qp in report.iter().flat_map(|report| &report.qps) {
-        let requester = (qp.qp, qp.source);
-        let responder = (qp.peer_qp, qp.destination);
-        let [from, to] = if reads {
-            [responder, requester]
-        } else {
-            [requester, responder]
-        };
-        // Responses have the PSNs of their requests.
-        let _ = writeln!(
-            text,
-            "- {{psn_rcv: {}, psn_snd: {}, qpn_rcv: {}, qpn_snd: {}, ip_rcv: \"{}\", ip_snd: \"{}\"}}",
-            qp.peer_first_psn, qp.first_psn, to.0, from.0, to.1, from.1
-        );
+    for (rdma, record) in entries.iter().zip(&run.recorded.traffic) {
+        let report = record.rdma();
+        for qp in report.iter().flat_map(|report| &report.qps) {
+            let requester = (qp.qp, qp.source);
+            let responder = (qp.peer_qp, qp.destination);
+            let [from, to] = match rdma.verb {
+                Verb::Read => [responder, requester],
+                _ => [requester, responder],
+            };
+            // Responses have the PSNs of their requests.
+            let _ = writeln!(
+                text,
+                "- {{psn_rcv: {}, psn_snd: {}, qpn_rcv: {}, qpn_snd: {}, ip_rcv: \"{}\", ip_snd: \"{}\"}}",
+                qp.peer_first_psn, qp.first_psn, to.0, from.0, to.1, from.1
+            );
+        }
     }
     text
 }

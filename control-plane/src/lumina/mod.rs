@@ -235,94 +235,119 @@ impl Import {
 
     fn traffic(&mut self, at: &Spanned<Traffic>, classes: Option<(Location, Vec<u8>)>) {
         let traffic = &at.value;
-        let verb = traffic.rdma_verb.value.trim().to_lowercase();
-        let from = match verb.as_str() {
-            "send" | "write" => "a",
-            "read" => "b",
-            "send_read" => {
-                let both = "rdma-verb: queue pairs that SEND and queue pairs that READ at the same time have no plan: expected send, write or read";
-                return self.mistake(traffic.rdma_verb.referenced, both);
-            }
-            _ => {
-                let expected = "rdma-verb: expected send, write or read";
-                return self.mistake(traffic.rdma_verb.referenced, expected);
-            }
-        };
-        let Some(qps) = self.queue_pairs(at) else {
+        let Some(parts) = self.parts(at) else {
             return;
         };
-        // Those of data alone are counted, so connection n is the n-th queue pair.
         let verb_at = traffic.rdma_verb.referenced;
-        self.line(verb_at, "selectors:");
-        self.line(verb_at, format!("  - {{transport: roce, from: {from}}}"));
+        if let [part] = parts.as_slice() {
+            // Those of data alone are counted, so connection n is the n-th queue pair.
+            let from = part.sender();
+            self.line(verb_at, "selectors:");
+            self.line(verb_at, format!("  - {{transport: roce, from: {from}}}"));
+        } else {
+            self.together(traffic);
+        }
+        let all = count(&parts);
+        if let Some((at, classes)) = &classes
+            && classes.len() as u64 != all
+        {
+            let expected = format!("dscp-list: expected {all} values, one for each queue pair");
+            self.mistake(*at, expected);
+        }
+        let mut classes = classes.map(|(at, classes)| (at, classes.into_iter()));
         self.line(at.referenced, "traffic:");
-        self.line(at.referenced, "  - rdma:");
-        self.line(at.referenced, "      from: a");
-        self.line(at.referenced, "      to: b");
-        self.line(verb_at, format!("      verb: {verb}"));
-        self.value("      qps", &Some(qps.clone()), "");
-        self.value("      messages", &Some(traffic.num_msgs_per_qp.clone()), "");
-        self.value("      size", &Some(traffic.message_size.clone()), "");
-        self.value("      mtu", &traffic.mtu, "");
-        self.value("      tx_depth", &traffic.tx_depth, "");
-        self.value("      barrier", &traffic.barrier_sync, "");
-        self.value("      multi_gid", &traffic.multi_gid, "");
-        self.value("      timeout", &traffic.min_retransmit_timeout, "");
-        self.value("      retries", &traffic.max_retransmit_retry, "");
-        if let Some((at, classes)) = classes {
-            if classes.len() as u64 != qps.value {
-                let expected = format!(
-                    "dscp-list: expected {} values, one for each queue pair",
-                    qps.value
-                );
-                self.mistake(at, expected);
+        for (n, part) in parts.iter().enumerate() {
+            self.line(at.referenced, "  - rdma:");
+            self.line(at.referenced, "      from: a");
+            self.line(at.referenced, "      to: b");
+            self.line(verb_at, format!("      verb: {}", part.verb));
+            self.line(part.at, format!("      qps: {}", part.qps));
+            self.value("      messages", &Some(traffic.num_msgs_per_qp.clone()), "");
+            self.value("      size", &Some(traffic.message_size.clone()), "");
+            self.value("      mtu", &traffic.mtu, "");
+            self.value("      tx_depth", &traffic.tx_depth, "");
+            self.value("      barrier", &traffic.barrier_sync, "");
+            self.value("      multi_gid", &traffic.multi_gid, "");
+            self.value("      timeout", &traffic.min_retransmit_timeout, "");
+            self.value("      retries", &traffic.max_retransmit_retry, "");
+            if let Some((at, classes)) = &mut classes {
+                let own = classes.take(usize::try_from(part.qps).unwrap_or(usize::MAX));
+                let own: Vec<_> = own.map(|class| class.to_string()).collect();
+                let text = format!("      traffic_classes: [{}]", own.join(", "));
+                self.line(*at, text);
             }
-            let classes: Vec<_> = classes.iter().map(u8::to_string).collect();
-            self.line(
-                at,
-                format!("      traffic_classes: [{}]", classes.join(", ")),
-            );
+            if n > 0 {
+                self.line(verb_at, "      together: true");
+            }
         }
         let events = traffic.data_pkt_events.as_deref().unwrap_or_default();
         if let Some(first) = events.first() {
             self.line(first.referenced, "events:");
         }
-        let way = if from == "a" { "a-to-b" } else { "b-to-a" };
         for event in events {
-            self.event(event, traffic, qps.value, way);
+            self.event(event, traffic, &parts);
         }
     }
 
-    fn queue_pairs(&mut self, traffic: &Spanned<Traffic>) -> Option<Spanned<u64>> {
-        if let Some(paper) = &traffic.value.num_connections {
+    /// What queue pairs do that SEND while others READ.
+    fn together(&mut self, traffic: &Traffic) {
+        if let Some(barrier) = traffic
+            .barrier_sync
+            .as_ref()
+            .filter(|barrier| barrier.value)
+        {
+            let expected = "barrier-sync: Lumina has none with send_read, expected false";
+            self.mistake(barrier.referenced, expected);
+        }
+        if let Some(gids) = traffic.multi_gid.as_ref().filter(|gids| gids.value) {
+            self.note(
+                gids.referenced,
+                "multi-gid: queue pairs that READ take the addresses in turn from the first on, as those that SEND do",
+            );
+        }
+    }
+
+    /// The queue pairs, by what they do.
+    fn parts(&mut self, at: &Spanned<Traffic>) -> Option<Vec<Part>> {
+        let traffic = &at.value;
+        let verb = &traffic.rdma_verb;
+        let known = ["send", "write", "read", "send_read"];
+        let word = verb.value.trim().to_lowercase();
+        let Some(word) = known.into_iter().find(|known| *known == word) else {
+            let expected = "rdma-verb: expected send, write, read or send_read";
+            self.mistake(verb.referenced, expected);
+            return None;
+        };
+        if let Some(paper) = &traffic.num_connections {
             let message = "num-connections: the paper's name for num-qps, where qpn and psn count from 1; expected num-qps, and qpn and psn from 0";
             self.mistake(paper.referenced, message);
             return None;
         }
-        let expected = "num-qps: expected a whole number";
-        match &traffic.value.num_qps {
-            Some(Spanned {
-                value: IntegerOrText::Integer(qps),
-                referenced,
-                defined,
-            }) => Some(Spanned {
-                value: *qps,
-                referenced: *referenced,
-                defined: *defined,
-            }),
-            Some(other) => {
-                self.mistake(other.referenced, expected);
-                None
+        let qps = traffic.num_qps.as_ref();
+        let at = qps.map_or(at.referenced, |qps| qps.referenced);
+        let part = |(verb, qps)| Part { verb, qps, at };
+        let parts: Option<Vec<_>> = match (word, qps.map(|qps| &qps.value)) {
+            ("send_read", Some(IntegerOrText::Text(both))) => {
+                two(both).map(|(send, read)| [("send", send), ("read", read)].map(part).into())
             }
-            None => {
-                self.mistake(traffic.referenced, expected);
-                None
-            }
+            ("send_read", _) => None,
+            (verb, Some(IntegerOrText::Integer(qps))) => Some(vec![part((verb, *qps))]),
+            _ => None,
+        };
+        if parts.is_none() {
+            let expected = match word {
+                "send_read" => {
+                    "num-qps: expected how many queue pairs SEND and how many READ, such as 2,2, or 2_2 in quotes, without which it is 22 in YAML"
+                }
+                _ => "num-qps: expected a whole number",
+            };
+            self.mistake(at, expected);
         }
+        parts
     }
 
     /// Lumina's event happens in each message, and counts rounds of a message anew.
-    fn event(&mut self, event: &Spanned<DataEvent>, traffic: &Traffic, qps: u64, way: &str) {
+    fn event(&mut self, event: &Spanned<DataEvent>, traffic: &Traffic, parts: &[Part]) {
         let at = event.referenced;
         let DataEvent {
             qpn,
@@ -330,13 +355,14 @@ impl Import {
             r#type,
             iter,
         } = &event.value;
-        if u64::from(qpn.value) >= qps {
+        let Some((connection, way)) = data_of(parts, qpn.value.into()) else {
+            let all = count(parts);
             let message = format!(
-                "qpn {}: expected one below {qps}, for they count from 0",
+                "qpn {}: expected one below {all}, for they count from 0",
                 qpn.value
             );
             return self.mistake(qpn.referenced, message);
-        }
+        };
         let mtu = traffic
             .mtu
             .as_ref()
@@ -384,8 +410,7 @@ impl Import {
             self.line(
                 at,
                 format!(
-                    "  - {{connection: {}, direction: {way}, {position}{iterations}, action: {action}}}",
-                    qpn.value
+                    "  - {{connection: {connection}, direction: {way}, {position}{iterations}, action: {action}}}"
                 ),
             );
         }
@@ -445,6 +470,54 @@ fn named(kind: NicType) -> Profile {
         NicType::Cx6 => Profile::Cx6Dx,
         NicType::E810 => Profile::E810,
     }
+}
+
+/// Two numbers above 0, as Lumina's `num-qps` has them.
+fn two(text: &str) -> Option<(u64, u64)> {
+    let (first, second) = text.split_once(['_', ','])?;
+    let number = |text: &str| text.trim().parse().ok().filter(|number| *number > 0);
+    Some((number(first)?, number(second)?))
+}
+
+/// Queue pairs that do the same.
+struct Part {
+    verb: &'static str,
+    qps: u64,
+    /// Where the file says how many.
+    at: Location,
+}
+
+impl Part {
+    fn reads(&self) -> bool {
+        self.verb == "read"
+    }
+
+    /// The end that sends the data.
+    fn sender(&self) -> &'static str {
+        if self.reads() { "b" } else { "a" }
+    }
+}
+
+/// Queue pairs of all parts.
+fn count(parts: &[Part]) -> u64 {
+    let qps = parts.iter().map(|part| part.qps);
+    qps.fold(0, u64::saturating_add)
+}
+
+/// Connection and direction of the data of a queue pair. When all queue pairs do the same, only data
+/// is counted; otherwise each of them has its requests and then its answers.
+fn data_of(parts: &[Part], qpn: u64) -> Option<(u64, &'static str)> {
+    let mut end = 0_u64;
+    let part = parts.iter().find(|part| {
+        end = end.saturating_add(part.qps);
+        qpn < end
+    })?;
+    let connection = match parts {
+        [_] => qpn,
+        _ => 2 * qpn + u64::from(part.reads()),
+    };
+    let way = if part.reads() { "b-to-a" } else { "a-to-b" };
+    Some((connection, way))
 }
 
 /// The packet of this number in each message of so many packets.
