@@ -7,11 +7,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use midwire_trace::Nanos;
 use midwire_trace::build::{Path as Route, TcpSegment, tcp, udp};
 use midwire_trace::export::pcapng::{About, Frame, Writer};
 use midwire_trace::packet::tcp_flags::SYN;
-use midwire_trace::packet_file::{FilePacket, PacketFile};
+use midwire_trace::{Capture, Nanos, Tap};
 use tempfile::TempDir;
 
 /// A run, and what is made of it.
@@ -145,22 +144,33 @@ fn what_cannot_be_replayed_is_told() {
 }
 
 impl Bench {
-    /// Of an exported run, what came to the card.
-    fn keep_arrivals(&self) {
-        let mut from = PacketFile::open(self.path("run.pcapng")).expect("pcapng");
-        let to = fs::File::create(self.path("arrivals.pcapng")).expect("file");
-        let mut to = Writer::new(to, &About::default()).expect("pcapng");
-        to.interface("wire", "", None, 0).expect("interface");
-        let mut packet = FilePacket::default();
-        while from.read(&mut packet).expect("a packet") {
-            let name = from.interfaces()[packet.interface].name.as_deref();
-            if name.is_some_and(|name| name.ends_with("ingress")) {
-                let mut frame = Frame::received(0, packet.time, &packet.data);
-                frame.length = packet.length;
-                to.packet(&frame).expect("written");
+    /// Of a run, what was seen at one place, as a file.
+    fn keep(&self, name: &str, place: Tap) {
+        let capture = Capture::open(self.path("run/capture.mwc")).expect("a capture");
+        let mut kept = Vec::new();
+        let mut entries = capture.by_time();
+        while let Some(entry) = entries.next_entry() {
+            let record = &entry.record;
+            // What nothing happened to is recorded once, and leaves as soon as it can.
+            let left = match record.tap {
+                Tap::Egress => record.time - LATENCY,
+                Tap::Ingress => record.time,
+            };
+            let untouched = record.tap == Tap::Ingress && record.actions.is_empty();
+            if record.tap == place || untouched {
+                kept.push((left, entry.snapshot.to_vec(), record.length));
             }
         }
-        to.finish().expect("pcapng");
+        kept.sort_by_key(|(time, ..)| *time);
+        let file = fs::File::create(self.path(name)).expect("file");
+        let mut writer = Writer::new(file, &About::default()).expect("pcapng");
+        writer.interface("wire", "", None, 0).expect("interface");
+        for (time, frame, length) in &kept {
+            let mut frame = Frame::received(0, *time, frame);
+            frame.length = (*length).into();
+            writer.packet(&frame).expect("written");
+        }
+        writer.finish().expect("pcapng");
     }
 
     /// A run's packets as a file.
@@ -169,6 +179,9 @@ impl Bench {
         assert_eq!(code, 0, "{said}");
     }
 }
+
+/// Of a packet through the card.
+const LATENCY: Nanos = Nanos(140);
 
 const NETWORK: &str = "traffic:
   - tcp: {from: a, to: b, bytes: 300kB}
@@ -193,7 +206,7 @@ fn packets_alone_are_enough() {
     let packets = numbers(&said, "Packets");
     assert!(packets[0] > 200 && packets[0] == packets[1], "{said}");
     // Nothing of what the card did is in a file of what came to it.
-    bench.keep_arrivals();
+    bench.keep("arrivals.pcapng", Tap::Ingress);
     let (code, said) = bench.midwire(&["retrace", "arrivals.pcapng"]);
     assert_eq!(code, 0, "{said}");
     // It is a run like any other.
@@ -205,6 +218,40 @@ fn packets_alone_are_enough() {
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("packet 1 b-to-a"), "{said}");
 }
+
+#[test]
+#[ignore = "needs make hosts"]
+fn what_happened_before_the_recording_happens_again() {
+    let numbered = "  - {direction: a-to-b, packet: 60, iterations: 1-2, action: drop}
+  - {direction: a-to-b, packet: 30, action: {delay: 150us}}
+  - {direction: b-to-a, kind: ack, packet: 40, action: drop}
+";
+    for (ends, more, missing) in [
+        (["10.77.0.1/24", "10.77.0.2/24"], numbered, 31 + 3),
+        // Without identifications a segment that was lost twice, or an ACK, leaves no trace.
+        (["fd00::1/64", "fd00::2/64"], "", 31),
+    ] {
+        let hosts =
+            ends.map(|end| format!("{{linux: {{address: '{end}', rate_mbps: 1000, delay: 5us}}}}"));
+        let body = format!("{BEFORE}{more}");
+        let bench = Bench::of([&hosts[0], &hosts[1]], &body);
+        bench.keep("behind.pcapng", Tap::Egress);
+        let (_, said) = bench.midwire(&["retrace", "behind.pcapng"]);
+        let packets = numbers(&said, "Packets");
+        assert!(packets[0] > 200 && packets[0] == packets[1], "{said}");
+        assert_eq!(numbers(&said, "Content")[0], packets[0], "{said}");
+        assert_eq!(numbers(&said, "Times")[0], packets[0], "{said}");
+        assert_eq!(numbers(&said, "Besides"), [missing], "{said}");
+    }
+}
+
+const BEFORE: &str = "traffic:
+  - tcp: {from: a, to: b, bytes: 300kB}
+events:
+  - {direction: a-to-b, packet: 120-150, action: drop}
+  - {direction: a-to-b, packet: 100, action: {reorder: 2}}
+  - {direction: b-to-a, kind: ack, packet: 20, action: {delay: 100us}}
+";
 
 #[test]
 #[ignore = "needs make hosts"]

@@ -39,6 +39,9 @@ impl Alike {
 pub struct Matching {
     /// Packets recorded, and replayed.
     pub packets: [usize; 2],
+    /// Packets besides that the recording does not have: they were lost before it, or only not
+    /// recorded.
+    pub missing: [usize; 2],
     /// Packets that both have.
     pub content: usize,
     /// Of these, the ones with the same window and push flag, and the number of the first other one
@@ -76,16 +79,29 @@ impl Matching {
             Alike::Bytes => [Nanos(0); 2],
             Alike::Segments => starts,
         };
+        // What stands for a packet that was not recorded counts no more than that.
+        let recorded_ones = Lane::ALL.map(|lane| {
+            let all = recorded.of(lane).map(Seen::is_recorded);
+            all.collect::<Vec<_>>()
+        });
+        let mut count = [0; 2];
+        let counted: Vec<&Seen> = (replayed.packets.iter())
+            .filter(|seen| {
+                let at = seen.lane.index();
+                count[at] += 1;
+                recorded_ones[at].get(count[at] - 1) != Some(&false)
+            })
+            .collect();
         let mut nth: HashMap<_, usize> = HashMap::new();
         let mut others = HashMap::new();
-        for seen in &replayed.packets {
+        for seen in &counted {
             let n = nth.entry(seen.key()).or_default();
-            others.insert((seen.key(), *n), seen);
+            others.insert((seen.key(), *n), *seen);
             *n += 1;
         }
         nth.clear();
         let (mut content, mut windows, mut apart) = (0, Vec::new(), Vec::new());
-        for seen in &recorded.packets {
+        for seen in recorded.recorded() {
             let n = nth.entry(seen.key()).or_default();
             let other = others.get(&(seen.key(), *n));
             *n += 1;
@@ -101,8 +117,13 @@ impl Matching {
                 apart.push((seen.number, difference));
             }
         }
+        let missing = [None, Some(())].map(|came| {
+            let missing = recorded.packets.iter().filter(|seen| !seen.is_recorded());
+            missing.filter(|seen| seen.left.map(|_| ()) == came).count()
+        });
         Self {
-            packets: [recorded.packets.len(), replayed.packets.len()],
+            packets: [recorded.recorded().count(), counted.len()],
+            missing,
             content,
             windows: (content - windows.len(), windows.first().copied()),
             exact: content - apart.len(),
@@ -118,6 +139,18 @@ impl Matching {
         let [recorded, replayed] = self.packets;
         let all = [self.exact, self.windows.0, replayed];
         self.departure.is_none() && all == [recorded; 3]
+    }
+
+    /// A line on packets that are not in the recording.
+    fn besides(&self) -> String {
+        match self.missing {
+            [0, 0] => String::new(),
+            [lost, 0] => format!("Besides  {lost} lost before they were recorded, as it seems\n"),
+            [0, came] => format!("Besides  {came} not recorded that came, as it seems\n"),
+            [lost, came] => format!(
+                "Besides  {lost} lost before they were recorded, and {came} not recorded that came, as it seems\n"
+            ),
+        }
     }
 
     /// In words; `inside` has what the kernels noted in the recording and in the replay, of the
@@ -137,9 +170,10 @@ impl Matching {
             ),
         };
         let mut text = format!(
-            "Packets  {recorded} recorded, {replayed} replayed\n\
+            "Packets  {recorded} recorded, {replayed} replayed\n{}\
              Content  {} are the same {same} ({})\n\
              Times    {} of them {when} ({})",
+            self.besides(),
             self.content,
             percent(self.content),
             self.exact,
@@ -244,7 +278,14 @@ impl Departure {
             .collect();
         let left = seen.left.map(|left| left.since(start).to_string());
         let packet = [
-            ("packet", seen.number.to_string()),
+            (
+                "packet",
+                if seen.is_recorded() {
+                    seen.number.to_string()
+                } else {
+                    "not recorded".to_owned()
+                },
+            ),
             ("came at", seen.time.since(start).to_string()),
             ("went on at", left.unwrap_or_else(|| "never".to_owned())),
             (
@@ -306,6 +347,9 @@ impl Seen {
     }
 
     fn is_like(&self, other: &Seen, how: Alike) -> bool {
+        if !self.is_recorded() {
+            return self.stands_for(other);
+        }
         let rest = |seen: &Seen| Segment {
             window: 0,
             flags: seen.segment.flags & !PSH,
@@ -319,6 +363,15 @@ impl Seen {
                 said && sides[0] == sides[1]
             }
         }
+    }
+
+    /// Of what was not recorded it is known which bytes it had.
+    fn stands_for(&self, other: &Self) -> bool {
+        let bytes = |s: &Segment| match s.takes_numbers() {
+            true => Some((s.seq, s.end())),
+            false => None,
+        };
+        bytes(&self.segment) == bytes(&other.segment)
     }
 
     /// By how much the times of two packets differ, each counted from a time.

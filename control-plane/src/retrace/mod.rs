@@ -2,6 +2,7 @@
 //! A TCP connection replayed: two Linux hosts on the card's clock speak once more, the card plays
 //! the network as it was then, and what they send is held against what was recorded.
 
+mod before;
 mod calls;
 mod matching;
 mod network;
@@ -22,7 +23,7 @@ use serde_json::Value;
 
 pub use matching::{Alike, Departure, Matching};
 pub use replay::{Found, Known, Means, Round, find, options};
-pub use trail::{Offer, Seen, Segment, Trail};
+pub use trail::{Before, Offer, Seen, Segment, Trail};
 
 use crate::plan::{Action, Endpoint, LinuxEndpoint, Plan};
 use crate::rerun::{self, Prepared};

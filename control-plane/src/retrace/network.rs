@@ -4,7 +4,7 @@
 use midwire_trace::packet::tcp_flags::{ECE, SYN};
 use midwire_trace::{Lane, Nanos};
 
-use super::trail::{Seen, Segment, Trail};
+use super::trail::{Before, Seen, Segment, Trail};
 
 /// From a frame's first bit in to its first bit out of the card, when it is held back, beyond what
 /// was asked for.
@@ -22,7 +22,8 @@ impl Trail {
     pub fn on_the_line(&mut self) {
         for seen in &mut self.packets {
             let held = seen.left.map(|left| left.since(seen.time));
-            if let Some(held) = held {
+            // What was overtaken on its way to that line has left when it was seen there.
+            if let Some(held) = held.filter(|_| seen.before == Before::Nothing) {
                 let held = if held > HELD {
                     held - LATENCY
                 } else {
@@ -36,9 +37,10 @@ impl Trail {
         }
     }
 
-    /// Works out what happened behind the place of recording.
+    /// Works out what happened before and behind the place of recording.
     pub fn infer_network(&mut self) {
         let responses = self.responses();
+        self.complete(responses);
         self.find_lost(responses);
         self.find_late(responses);
         self.find_marked(responses);
@@ -57,8 +59,7 @@ impl Trail {
 
     fn was_lost(&self, at: usize, responses: [Nanos; 2]) -> bool {
         let seen = &self.packets[at];
-        let takes_numbers = seen.segment.end() != seen.segment.seq;
-        if !takes_numbers {
+        if !seen.segment.takes_numbers() || !seen.is_recorded() {
             return false;
         }
         let Some(again) = self.again(at) else {
@@ -66,10 +67,7 @@ impl Trail {
         };
         // What answers the later one comes no sooner than this.
         let until = again.time + responses[seen.lane.other().index()];
-        let told = self.packets[at + 1..]
-            .iter()
-            .filter(|p| p.lane != seen.lane);
-        let mut told = told.take_while(|p| p.time < until);
+        let mut told = self.answers(at).take_while(|p| p.time < until);
         !told.any(|p| tells(&p.segment, &seen.segment))
             && self.told_twice(at, again.number).is_none()
     }
@@ -79,14 +77,13 @@ impl Trail {
         for at in 0..self.packets.len() {
             let seen = &self.packets[at];
             let response = responses[seen.lane.other().index()];
-            let left = match self.told_late(at, response) {
+            let known = seen
+                .left
+                .filter(|_| seen.out.is_none() && seen.is_recorded());
+            if let Some((left, told)) = known.zip(self.told_late(at, response)) {
                 // Sooner rather than later: its answer can be held back.
-                Some(told) if seen.out.is_none() && seen.left.is_some() => {
-                    (told - response - SLACK).max(seen.time)
-                }
-                _ => continue,
-            };
-            self.packets[at].left = Some(left);
+                self.packets[at].left = Some(left.max(told - response - SLACK));
+            }
         }
     }
 
@@ -113,14 +110,11 @@ impl Trail {
     /// When the other end said that it had a packet, if it said so of a later one before.
     fn told_late(&self, at: usize, response: Nanos) -> Option<Nanos> {
         let seen = &self.packets[at];
-        let others = || {
-            self.packets[at + 1..]
-                .iter()
-                .filter(|p| p.lane != seen.lane)
-        };
-        let told = others().find(|p| tells(&p.segment, &seen.segment))?;
+        let told = self
+            .answers(at)
+            .find(|p| tells(&p.segment, &seen.segment))?;
         let behind = |block: &(u32, u32)| block.0 >= seen.segment.end();
-        let overtaken = others()
+        let overtaken = (self.answers(at))
             .take_while(|p| p.number < told.number)
             .any(|p| p.segment.sack.iter().any(behind));
         if seen.segment.payload == 0 || !overtaken {
@@ -136,8 +130,7 @@ impl Trail {
     /// When the other end said of the later packet that it had its bytes already (RFC 2883).
     fn told_twice(&self, at: usize, again: u64) -> Option<Nanos> {
         let seen = &self.packets[at];
-        let later = self.packets[at + 1..].iter();
-        let others = later.filter(|p| p.lane != seen.lane && p.number > again);
+        let others = self.answers(at).filter(|p| p.number > again);
         let twice = others.filter_map(|p| p.segment.sack.first().map(|block| (p, *block)));
         let mut twice = twice.filter(|(p, (_, to))| *to <= p.segment.ack);
         let first =
@@ -145,13 +138,19 @@ impl Trail {
         Some(first?.0.time)
     }
 
-    /// The next packet that brings its first byte again.
+    /// The next packet recorded that brings its first byte again.
     fn again(&self, at: usize) -> Option<&Seen> {
         let seen = &self.packets[at];
         self.packets[at + 1..].iter().find(|later| {
-            let (s, l) = (&seen.segment, &later.segment);
-            later.lane == seen.lane && l.end() != l.seq && l.seq <= s.seq && s.seq < l.end()
+            let same = later.lane == seen.lane && later.is_recorded();
+            same && later.segment.brings(seen.segment.seq)
         })
+    }
+
+    /// What was recorded of the other end behind a packet.
+    fn answers(&self, at: usize) -> impl Iterator<Item = &Seen> {
+        let others = move |p: &&Seen| p.lane != self.packets[at].lane && p.is_recorded();
+        self.packets[at + 1..].iter().filter(others)
     }
 
     /// The least time from a packet that comes to the end at A, and at B, to one that it sends.
@@ -159,14 +158,15 @@ impl Trail {
         Lane::ALL.map(|lane| {
             let mut least = Nanos(u64::MAX);
             let mut heard = None;
-            for seen in &self.packets {
+            let timely = |seen: &&Seen| seen.before == Before::Nothing;
+            for seen in self.packets.iter().filter(timely) {
                 if seen.lane != lane {
                     heard = Some(seen);
                     continue;
                 }
                 // The first answer to what takes numbers.
                 if let Some(other) = heard.take()
-                    && other.segment.end() != other.segment.seq
+                    && other.segment.takes_numbers()
                     && seen.segment.ack == other.segment.end()
                 {
                     least = least.min(seen.time.since(other.time));
@@ -181,7 +181,7 @@ impl Trail {
 }
 
 /// Whether an acknowledgement says that a segment has come.
-fn tells(ack: &Segment, of: &Segment) -> bool {
+pub(super) fn tells(ack: &Segment, of: &Segment) -> bool {
     let covers = |(from, to): &(u32, u32)| *from <= of.seq && of.end() <= *to;
     let syn = of.has(SYN) && ack.has(SYN);
     syn || ack.ack >= of.end() || ack.sack.iter().any(covers)

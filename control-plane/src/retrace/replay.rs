@@ -19,7 +19,7 @@ use super::calls::{self, Script};
 use super::matching::{Alike, Departure, Matching};
 use super::network::CE;
 use super::settings::{self, LEAST_DELAY};
-use super::trail::{Seen, Trail};
+use super::trail::{Before, Seen, Trail};
 use super::{NOTED, Set, refused};
 use crate::Error;
 use crate::bench::CardProvider;
@@ -218,7 +218,10 @@ impl Search<'_> {
             let ends = model.hosts.iter_mut().zip(&mut model.scripts);
             for (lane, (host, script)) in Lane::ALL.into_iter().zip(ends) {
                 // What a program says at the end of a stream comes later than what its kernel says.
-                let kernel = |lag: &Lag<'_>| lag.answers && !lag.recorded.segment.has(FIN);
+                let kernel = |lag: &Lag<'_>| {
+                    let timely = lag.recorded.before == Before::Nothing;
+                    lag.answers && timely && !lag.recorded.segment.has(FIN)
+                };
                 let lags = self.lags(&outcome, lane).into_iter().filter(kernel);
                 let least = lags.map(|lag| lag.early - lag.cause).min();
                 // There and back.
@@ -241,7 +244,7 @@ impl Search<'_> {
 
     /// Corrects times as long as that makes it better.
     fn corrected(&mut self, mut best: Outcome) -> Result<Outcome, Error> {
-        let whole = self.recorded.packets.len();
+        let whole = self.recorded.recorded().count();
         let (mut stuck, mut right) = (0, best.round.right);
         let mut last = None;
         while self.rounds < ROUNDS && stuck < PATIENCE && best.round.right < whole {
@@ -293,7 +296,7 @@ impl Search<'_> {
     }
 
     fn judge(&self, matching: &Matching, departs: Nanos) -> Round {
-        let packets = &self.recorded.packets;
+        let packets: Vec<_> = self.recorded.recorded().collect();
         let end = self.recorded.start() + departs;
         let alike = packets.partition_point(|seen| seen.time < end);
         let apart = matching
@@ -335,7 +338,8 @@ impl Search<'_> {
             ]
         };
         let others = (self.recorded.of(lane.other())).zip(replayed.of(lane.other()));
-        let others = others.filter(|(recorded, _)| recorded.left.is_some());
+        let arrives = |seen: &Seen| seen.left.is_some() && seen.is_recorded();
+        let others = others.filter(|(recorded, _)| arrives(recorded));
         let mut others: Vec<_> = others.map(|(a, b)| on_line(a, b)).collect();
         others.sort_by_key(|[_, replayed]| *replayed);
         let host = &outcome.model.hosts[lane.index()];
@@ -356,6 +360,7 @@ impl Search<'_> {
             lags.push(Lag {
                 nth,
                 recorded,
+                arrives: arrives(recorded),
                 then,
                 came,
                 early: then - now,
@@ -380,7 +385,9 @@ impl Search<'_> {
                 }
                 let held = &mut model.held[lane.index()][lag.nth];
                 let call = model.scripts[lane.index()].call_of(lag.recorded);
-                if let Some(call) = call {
+                // Of others the time at which they were sent is inferred.
+                let timely = lag.recorded.before == Before::Nothing;
+                if let Some(call) = call.filter(|_| timely) {
                     let wrong = lag.then - lag.came;
                     let after = call.at.map(|at| lag.came - at as i64);
                     let at = match after {
@@ -400,7 +407,7 @@ impl Search<'_> {
                     }
                 }
                 let by = lag.early - moved;
-                if lag.whole && by.abs() > TOLERANCE && lag.recorded.left.is_some() {
+                if lag.whole && by.abs() > TOLERANCE && lag.arrives {
                     *held = held.saturating_add_signed(by);
                 }
             }
@@ -489,6 +496,8 @@ struct Lag<'a> {
     idle: bool,
     /// It is the first answer to something.
     answers: bool,
+    /// It has been recorded, and was not lost.
+    arrives: bool,
     /// It says what it said.
     whole: bool,
 }

@@ -9,7 +9,7 @@ use midwire_trace::units::line_bytes;
 use midwire_trace::{Lane, Nanos};
 use serde_json::json;
 
-use super::trail::{Seen, Trail};
+use super::trail::{Before, Seen, Trail};
 use crate::plan::{Duration, LinuxEndpoint};
 
 /// Rates of network cards, in Mbit/s, that gaps between frames are taken for.
@@ -29,7 +29,8 @@ pub fn infer(trail: &Trail, responses: [Nanos; 2]) -> Result<[LinuxEndpoint; 2],
         let plain = json!({"address": format!("{own}/{length}")});
         let mut host: LinuxEndpoint = serde_json::from_value(plain).map_err(|e| e.to_string())?;
         host.delay = Duration((responses[lane.index()].0 / 2).clamp(LEAST_DELAY, MOST_DELAY));
-        host.rate_mbps = rate(trail, lane);
+        // Who only acknowledges shows no rate.
+        host.rate_mbps = rate(trail.of(lane)).or_else(|| rate(trail.of(lane.other())));
         offered(&mut host, trail, lane);
         Ok(host)
     };
@@ -49,22 +50,20 @@ fn prefix(a: IpAddr, b: IpAddr) -> u32 {
     }
 }
 
-/// The least rate of a network card that the least gap between two long frames leaves; nothing when
-/// none follow each other.
-fn rate(trail: &Trail, lane: Lane) -> Option<u32> {
-    let of = |lane| {
-        let frames: Vec<&Seen> = trail.of(lane).collect();
-        let longest = frames.iter().map(|seen| seen.length).max()?;
-        let long = |seen: &&Seen| seen.length == longest && longest > 1000;
-        let pairs = frames.windows(2).filter(|pair| pair.iter().all(long));
-        let gap = pairs.map(|pair| pair[1].time.since(pair[0].time).0).min()?;
-        let bits = line_bytes(longest as usize) * 8;
-        // bit/ns are Gbit/s. Times are rounded, and may be so by a clock of the card.
-        let least = bits * 1000 / (gap + 7);
-        RATES.into_iter().find(|rate| u64::from(*rate) >= least)
-    };
-    // Who only acknowledges shows no rate.
-    of(lane).or_else(|| of(lane.other()))
+/// The least rate of a network card that the least gap between two long frames of a direction
+/// leaves; nothing when none follow each other.
+pub(super) fn rate<'a>(frames: impl Iterator<Item = &'a Seen>) -> Option<u32> {
+    let frames: Vec<_> = frames
+        .filter(|seen| seen.before == Before::Nothing)
+        .collect();
+    let longest = frames.iter().map(|seen| seen.length).max()?;
+    let long = |seen: &&Seen| seen.length == longest && longest > 1000;
+    let pairs = frames.windows(2).filter(|pair| pair.iter().all(long));
+    let gap = pairs.map(|pair| pair[1].time.since(pair[0].time).0).min()?;
+    let bits = line_bytes(longest as usize) * 8;
+    // bit/ns are Gbit/s. Times are rounded, and may be so by a clock of the card.
+    let least = bits * 1000 / (gap + 7);
+    RATES.into_iter().find(|rate| u64::from(*rate) >= least)
 }
 
 /// Settings that the SYN of an end shows.

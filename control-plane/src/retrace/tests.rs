@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What is inferred of connections made up here.
 
+use midwire_trace::build::{Path, TcpSegment, tcp};
 use midwire_trace::inside::{Event, Moment};
 use midwire_trace::packet::tcp_flags::{ACK, CWR, ECE, FIN, PSH, SYN};
 use midwire_trace::{Lane, Nanos};
@@ -8,7 +9,7 @@ use midwire_trace::{Lane, Nanos};
 use super::calls::{self, Call, What};
 use super::matching::{Alike, Matching};
 use super::settings;
-use super::trail::{Offer, Seen, Segment, Trail};
+use super::trail::{Before, Offer, Seen, Segment, Trail};
 
 const A: Lane = Lane::AtoB;
 const B: Lane = Lane::BtoA;
@@ -20,6 +21,7 @@ fn packet(at: u64, lane: Lane, seq: u32, ack: u32, payload: u32, flags: u8) -> S
         number: 0,
         lane,
         made: false,
+        before: Before::Nothing,
         time: Nanos(at * 1000),
         left: Some(Nanos(at * 1000)),
         copies: Vec::new(),
@@ -150,6 +152,211 @@ fn marked_is_what_came_last_before_a_mark_was_echoed() {
     trail.infer_network();
     let ecn: Vec<_> = trail.of(A).map(|seen| seen.segment.ecn).collect();
     assert_eq!(ecn, [0, 0, 2, 3, 2]);
+}
+
+/// The same with an IPv4 header that has this identification.
+fn identified(mut seen: Seen, id: u16) -> Seen {
+    let flags = seen.segment.flags;
+    let segment = TcpSegment {
+        flags,
+        ..TcpSegment::default()
+    };
+    seen.frame = tcp(&Path::ipv4(1000, 80), &segment, &[]);
+    seen.frame[18..20].copy_from_slice(&id.to_be_bytes());
+    seen
+}
+
+/// With identifications that count up from here, but for those that are missing.
+fn numbered(all: Vec<(u16, Seen)>) -> Vec<Seen> {
+    all.into_iter()
+        .map(|(id, seen)| identified(seen, id))
+        .collect()
+}
+
+/// Sequence number, end, and what happened before, of a direction behind its SYN.
+fn sent(trail: &Trail, lane: Lane) -> Vec<(u32, u32, Before)> {
+    let all = trail.of(lane).filter(|seen| !seen.segment.has(SYN));
+    all.map(|seen| (seen.segment.seq, seen.segment.end(), seen.before))
+        .collect()
+}
+
+const RECORDED: Before = Before::Nothing;
+
+#[test]
+fn identifications_tell_what_was_lost_before_the_recording() {
+    let data = |at, seq| packet(at, A, seq, 1, 1000, 0);
+    let ack = |at, ack| packet(at, B, 1, ack, 0, 0);
+    let mut trail = trail(numbered(vec![
+        (102, data(100, 1)),
+        (501, ack(110, 1001)),
+        (104, data(120, 2001)),
+        (502, sack(130, 1001, (2001, 3001))),
+        (105, data(140, 3001)),
+        // 503 and 504 did not come, nor did 106, in which 1001 was sent again.
+        (107, data(160, 4001)),
+        (505, sack(170, 1001, (2001, 5001))),
+        (108, data(200, 1001)),
+        (506, ack(210, 5001)),
+    ]));
+    trail.packets[0] = identified(trail.packets[0].clone(), 100);
+    trail.packets[2] = identified(trail.packets[2].clone(), 101);
+    trail.infer_network();
+    let a = [
+        (1, 1, RECORDED),
+        (1, 1001, RECORDED),
+        (1001, 2001, Before::Missing),
+        (2001, 3001, RECORDED),
+        (3001, 4001, RECORDED),
+        (1001, 2001, Before::Missing),
+        (4001, 5001, RECORDED),
+        (1001, 2001, RECORDED),
+    ];
+    assert_eq!(sent(&trail, A), a);
+    let b = [
+        RECORDED,
+        RECORDED,
+        Before::Missing,
+        Before::Missing,
+        RECORDED,
+        RECORDED,
+    ];
+    assert_eq!(sent(&trail, B), b.map(|before| (1, 1, before)));
+    let lost = trail.packets.iter().filter(|seen| seen.left.is_none());
+    assert!(lost.clone().count() == 4 && lost.clone().all(|seen| !seen.is_recorded()));
+    // A hole is as long before the packet behind it as the line takes for it.
+    let times: Vec<_> = trail.of(A).map(|seen| seen.time).collect();
+    assert!(times.is_sorted() && times[4] == Nanos(120_000), "{times:?}");
+    assert_eq!(times[3], Nanos(111_280));
+}
+
+#[test]
+fn a_hole_may_have_been_made_before_something_was_sent_again() {
+    let data = |at, seq| packet(at, A, seq, 1, 1000, 0);
+    let mut trail = trail(numbered(vec![
+        (101, data(100, 1)),
+        (501, sack(105, 1, (1, 1001))),
+        // 102 and 103 are new, and so is 105.
+        (104, data(120, 1)),
+        (106, data(130, 4001)),
+        (107, data(190, 1001)),
+        (108, data(200, 2001)),
+        (109, data(210, 3001)),
+        (502, packet(220, B, 1, 5001, 0, 0)),
+    ]));
+    trail.infer_network();
+    let missing: Vec<_> = (trail.of(A).enumerate())
+        .filter(|(_, seen)| !seen.is_recorded())
+        .map(|(nth, seen)| (nth, seen.segment.seq))
+        .collect();
+    assert_eq!(missing, [(3, 1001), (4, 2001), (6, 3001)]);
+}
+
+#[test]
+fn identifications_tell_what_was_overtaken() {
+    let mut trail = trail(numbered(vec![
+        (101, packet(100, A, 1, 1, 1000, 0)),
+        (103, packet(120, A, 2001, 1, 1000, 0)),
+        (104, packet(130, A, 3001, 1, 1000, 0)),
+        (501, sack(131, 1001, (2001, 3001))),
+        (502, sack(132, 1001, (2001, 4001))),
+        (503, sack(133, 1001, (2001, 4001))),
+        // Late enough to have been sent again.
+        (102, packet(900, A, 1001, 1, 1000, 0)),
+    ]));
+    trail.infer_network();
+    let overtaken = trail.of(A).nth(3).expect("a packet");
+    assert_eq!(
+        (overtaken.segment.seq, overtaken.before),
+        (1001, Before::Overtaken)
+    );
+    assert!(overtaken.time < Nanos(120_000), "{overtaken:?}");
+    assert_eq!(overtaken.left, Some(Nanos(900_000)));
+    assert_eq!(trail.packets.len(), 10);
+}
+
+#[test]
+fn without_identifications_time_tells_late_from_again() {
+    let after = |at| {
+        let mut trail = trail(vec![
+            packet(100, A, 1, 1, 1000, 0),
+            packet(120, A, 2001, 1, 1000, 0),
+            sack(128, 1001, (2001, 3001)),
+            sack(129, 1001, (2001, 3001)),
+            sack(130, 1001, (2001, 3001)),
+            // What answers the third one comes at 140.
+            packet(at, A, 1001, 1, 1000, 0),
+            packet(at + 10, B, 1, 3001, 0, 0),
+        ]);
+        trail.infer_network();
+        sent(&trail, A)
+    };
+    let first = [(1, 1, RECORDED), (1, 1001, RECORDED)];
+    let last = (2001, 3001, RECORDED);
+    let late = [(1001, 2001, Before::Overtaken), last];
+    assert_eq!(after(139), [&first[..], &late].concat());
+    let again = [(1001, 2001, Before::Missing), last, (1001, 2001, RECORDED)];
+    assert_eq!(after(141), [&first[..], &again].concat());
+}
+
+#[test]
+fn what_had_come_before_it_was_recorded_was_not_lost() {
+    let mut trail = trail(vec![
+        packet(100, A, 1, 1, 1000, 0),
+        packet(120, A, 2001, 1, 1000, 0),
+        packet(130, B, 1, 3001, 0, 0),
+    ]);
+    trail.infer_network();
+    let missing = trail.packets.iter().find(|seen| !seen.is_recorded());
+    let missing = missing.expect("a packet");
+    assert_eq!(
+        (missing.segment.seq, missing.left),
+        (1001, Some(missing.time))
+    );
+}
+
+#[test]
+fn a_write_that_goes_on_has_lost_its_tail() {
+    let after = |flags, window| {
+        let mut answer = packet(110, B, 1, 1001, 0, 0);
+        answer.segment.window = window;
+        let mut trail = trail(vec![
+            packet(100, A, 1, 1, 1000, flags),
+            answer,
+            packet(210_000, A, 1001, 1, 1000, PSH),
+            packet(210_010, B, 1, 2001, 0, 0),
+        ]);
+        trail.infer_network();
+        let lost = trail.packets.iter().find(|seen| !seen.is_recorded());
+        lost.map(|seen| (seen.segment.seq, seen.time < Nanos(1_000_000)))
+    };
+    assert_eq!(after(0, 1000), Some((1001, true)));
+    // It was another write, or could not be sent.
+    assert_eq!(after(PSH, 1000), None);
+    assert_eq!(after(0, 0), None);
+}
+
+#[test]
+fn what_was_not_recorded_is_not_counted() {
+    let data = |at, seq| packet(at, A, seq, 1, 1000, 0);
+    let rest = vec![
+        data(120, 2001),
+        sack(130, 1001, (2001, 3001)),
+        sack(131, 1001, (2001, 3001)),
+        sack(132, 1001, (2001, 3001)),
+        data(160, 1001),
+    ];
+    let mut recorded = trail([vec![data(100, 1)], rest.clone()].concat());
+    recorded.infer_network();
+    let mut replayed = trail([vec![data(100, 1), data(110, 1001)], rest].concat());
+    replayed.packets[4].left = None;
+    let matching = Matching::of([&recorded, &replayed], Alike::Segments);
+    assert!(matching.holds(), "{matching:?}");
+    assert_eq!((matching.packets, matching.missing), ([9, 9], [1, 0]));
+    // In its place there is something else.
+    replayed.packets[4].segment.seq = 1501;
+    let matching = Matching::of([&recorded, &replayed], Alike::Segments);
+    let departure = matching.departure.expect("a departure");
+    assert_eq!((departure.lane, departure.nth), (A, 4));
 }
 
 fn scripts(trail: &Trail) -> [Vec<Call>; 2] {

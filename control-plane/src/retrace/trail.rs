@@ -35,6 +35,8 @@ pub struct Seen {
     pub lane: Lane,
     /// The card made it.
     pub made: bool,
+    /// What happened to it before it came to where it was recorded.
+    pub before: Before,
     /// When it came.
     pub time: Nanos,
     /// When it went on; nothing when it is known that it did not.
@@ -49,6 +51,17 @@ pub struct Seen {
     pub length: u32,
     /// What it says.
     pub segment: Segment,
+}
+
+/// What happened to a packet before it came to the place of recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing.
+    Nothing,
+    /// Later ones came before it: it has the time that it would have come at, and left when it came.
+    Overtaken,
+    /// It was lost, or if it has left, it was not recorded: what it said and when is inferred.
+    Missing,
 }
 
 /// What a packet says, in numbers that count from the beginning of the connection.
@@ -111,6 +124,16 @@ impl Segment {
     pub fn end(&self) -> u32 {
         let extra = [tcp_flags::SYN, tcp_flags::FIN].map(|flag| u32::from(self.has(flag)));
         self.seq.wrapping_add(self.payload + extra[0] + extra[1])
+    }
+
+    /// It has bytes, or a SYN or FIN.
+    pub fn takes_numbers(&self) -> bool {
+        self.end() != self.seq
+    }
+
+    /// Whether it has a byte.
+    pub fn brings(&self, byte: u32) -> bool {
+        (self.seq..self.end()).contains(&byte)
     }
 }
 
@@ -254,7 +277,11 @@ impl Trail {
 
     /// From its first packet to its last, in ns.
     pub fn length(&self) -> u64 {
-        let last = self.packets.iter().map(|seen| seen.time).max();
+        let last = self
+            .packets
+            .iter()
+            .map(|seen| seen.left.unwrap_or(seen.time))
+            .max();
         last.map_or(0, |last| last.since(self.start()).0)
     }
 
@@ -263,6 +290,11 @@ impl Trail {
         let said = |lane, flag| self.of(lane).any(|seen| seen.segment.has(flag));
         (Lane::ALL.into_iter()).all(|lane| said(lane, tcp_flags::FIN))
             || (Lane::ALL.into_iter()).any(|lane| said(lane, tcp_flags::RST))
+    }
+
+    /// Packets that the recording has.
+    pub fn recorded(&self) -> impl Iterator<Item = &Seen> {
+        self.packets.iter().filter(|seen| seen.is_recorded())
     }
 
     /// Packets of one direction.
@@ -284,6 +316,7 @@ impl Seen {
             number,
             lane,
             made: false,
+            before: Before::Nothing,
             time,
             left: Some(time),
             copies: Vec::new(),
@@ -300,6 +333,15 @@ impl Seen {
             None => (self.left, self.out) = (Some(time), Some(frame.to_owned())),
         }
     }
+}
+
+/// What tells transmissions of the same bytes apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Instance {
+    /// IPv4's identification.
+    pub id: Option<u16>,
+    /// The timestamp.
+    pub time: Option<u32>,
 }
 
 /// The source first when a packet comes from A.
@@ -381,6 +423,11 @@ fn read_file(path: &Path) -> Read<Vec<Trail>> {
 }
 
 impl Seen {
+    /// Whether the recording has it.
+    pub fn is_recorded(&self) -> bool {
+        self.before != Before::Missing
+    }
+
     /// Whether this is the very packet, seen at another place.
     fn is(&self, other: &Seen) -> bool {
         let name = |seen: &Seen| {
@@ -392,18 +439,19 @@ impl Seen {
         self.out.is_none() && name(self) == name(other)
     }
 
-    /// What tells transmissions of the same bytes apart: IPv4's identification, and the timestamp.
-    fn instance(&self) -> (Option<[u8; 2]>, Option<u32>) {
+    /// What tells transmissions of the same bytes apart.
+    pub(super) fn instance(&self) -> Instance {
         let packet = Packet::parse_snapshot(&self.frame, self.length as usize);
         let v4 = packet.net.is_some_and(|net| net.src.is_ipv4());
         let id = self.frame.get(packet.l3_offset + 4..packet.l3_offset + 6);
         let id = id.and_then(|id| id.try_into().ok()).filter(|_| v4);
+        let id = id.map(u16::from_be_bytes);
         let mut options = packet.tcp().into_iter().flat_map(|tcp| tcp.options());
         let time = options.find_map(|option| match option {
             TcpOption::Timestamps { value, .. } => Some(value),
             _ => None,
         });
-        (id, time)
+        Instance { id, time }
     }
 
     /// The ECN field of the frame that the other end got.
