@@ -245,6 +245,23 @@ fn what_happened_before_the_recording_happens_again() {
     }
 }
 
+#[test]
+#[ignore = "needs make hosts"]
+fn acknowledgements_that_were_lost_behind_the_recording_are_lost_again() {
+    // The sender has to probe, and its timer runs out.
+    for (lost, kind) in [("8-30", "ack"), ("190-215", "any")] {
+        let event = format!("{{direction: b-to-a, kind: {kind}, packet: {lost}, action: drop}}");
+        let traffic = "traffic:\n  - tcp: {from: a, to: b, bytes: 300kB}\n";
+        let bench = Bench::new(&format!("{traffic}events:\n  - {event}\n"));
+        bench.keep("arrivals.pcapng", Tap::Ingress);
+        let (_, said) = bench.midwire(&["retrace", "arrivals.pcapng"]);
+        let packets = numbers(&said, "Packets");
+        assert!(packets[0] > 200 && packets[0] == packets[1], "{said}");
+        assert_eq!(numbers(&said, "Content")[0], packets[0], "{said}");
+        assert_eq!(numbers(&said, "Times")[0], packets[0], "{said}");
+    }
+}
+
 const BEFORE: &str = "traffic:
   - tcp: {from: a, to: b, bytes: 300kB}
 events:

@@ -43,6 +43,7 @@ impl Trail {
         self.complete(responses);
         self.find_lost(responses);
         self.find_late(responses);
+        self.find_unheard(responses);
         self.find_marked(responses);
     }
 
@@ -85,6 +86,64 @@ impl Trail {
                 self.packets[at].left = Some(left.max(told - response - SLACK));
             }
         }
+    }
+
+    /// Finds acknowledgements that were seen and did not come to the sender, or not before it had sent
+    /// again what they tell of.
+    fn find_unheard(&mut self, responses: [Nanos; 2]) {
+        for again in 0..self.packets.len() {
+            for (at, left) in self.unheard(again, responses) {
+                self.packets[at].left = left;
+            }
+        }
+    }
+
+    /// The acknowledgements of what a packet brings that its sender had not heard when it sent it, and
+    /// when each came to it.
+    fn unheard(&self, at: usize, responses: [Nanos; 2]) -> Vec<(usize, Option<Nanos>)> {
+        let again = &self.packets[at];
+        let response = responses[again.lane.index()];
+        let own = |p: &&Seen| p.lane == again.lane && p.is_recorded();
+        let before = self.packets[..at].iter().rfind(own).map(|p| p.time);
+        // A timer made it leave, and no queue held it up: the sender was silent before.
+        let heard = again.time - response - response;
+        let silent = before.is_some_and(|before| before < heard);
+        if !silent || !again.segment.takes_numbers() || !again.is_recorded() {
+            return Vec::new();
+        }
+        let told = |(_, p): &(usize, &Seen)| {
+            let other = p.lane != again.lane && p.is_recorded();
+            other && p.time < heard && tells(&p.segment, &again.segment)
+        };
+        let unheard: Vec<_> = (self.packets[..at].iter().enumerate())
+            .filter(told)
+            .collect();
+        // Of bytes of its own the sender said that they have come.
+        let came = |(at, p): &(usize, &Seen)| {
+            p.segment.takes_numbers() && self.answers(*at).any(|q| tells(&q.segment, &p.segment))
+        };
+        if unheard.iter().any(came) {
+            return Vec::new();
+        }
+        let late = self.heard_late(at, response);
+        let first = unheard.first().map(|(_, p)| p.time).unwrap_or_default();
+        (unheard.into_iter())
+            .filter(|(_, p)| p.left.is_some())
+            .map(|(at, p)| (at, late.map(|late| late + (p.time - first))))
+            .collect()
+    }
+
+    /// When the first of them came to it, if it went on as one that had heard that sooner than it could
+    /// hear of the bytes that it sent again.
+    fn heard_late(&self, at: usize, response: Nanos) -> Option<Nanos> {
+        let again = &self.packets[at];
+        let answer = self.answers(at).find(|p| tells(&p.segment, &again.segment));
+        let until = answer.map_or(Nanos(u64::MAX), |answer| answer.time + response);
+        let highest = self.packets[..at].iter().filter(|p| p.lane == again.lane);
+        let highest = highest.map(|p| p.segment.end()).max()?;
+        let new = |p: &&Seen| p.lane == again.lane && p.segment.end() > highest;
+        let new = self.packets[at + 1..].iter().find(new)?;
+        (new.time + SLACK < until).then(|| (new.time - response - SLACK).max(again.time))
     }
 
     /// Marks packets of which the other end echoes a mark that was not seen.

@@ -33,6 +33,8 @@ const FIRST_PACKET: u64 = 2_000_000_000;
 /// Linux rounds times to microseconds, and its timers tick each millisecond: a packet has to come at
 /// the same part of it.
 const TICK: u64 = 1_000_000;
+/// Ticks with which its longer timers end.
+const STEP: i64 = 8;
 /// Rounds at the most.
 const ROUNDS: u32 = 60;
 
@@ -373,9 +375,27 @@ impl Search<'_> {
         lags
     }
 
+    /// What has to be added to the time of the first packet, if what comes first at another time comes
+    /// whole ticks off: long timers end with every eighth tick of a host, or fewer, wherever that is.
+    fn out_of_step(&self, outcome: &Outcome) -> Option<i64> {
+        let lags = Lane::ALL.map(|lane| self.lags(outcome, lane));
+        let timely = |lag: &&Lag<'_>| lag.whole && lag.recorded.before == Before::Nothing;
+        let wrong = |lag: &&Lag<'_>| lag.early.abs() > TOLERANCE;
+        let first = lags.iter().flatten().filter(timely).filter(wrong);
+        let early = first.min_by_key(|lag| lag.came)?.early;
+        let tick = TICK as i64;
+        let ticks = (early + tick / 2).div_euclid(tick);
+        let whole = (early - ticks * tick).abs() <= TOLERANCE;
+        (whole && (1..STEP).contains(&ticks.abs())).then_some(-ticks * tick)
+    }
+
     /// The model with later calls, and packets that are held back longer; nothing when all is right.
     fn correction(&self, outcome: &Outcome) -> Option<Model> {
         let mut model = outcome.model.clone();
+        if let Some(ticks) = self.out_of_step(outcome) {
+            model.first_packet = model.first_packet.saturating_add_signed(ticks);
+            return Some(model);
+        }
         for lane in Lane::ALL {
             // By how much later a packet will come when all is corrected that was before it.
             let mut moved = 0;

@@ -135,6 +135,42 @@ fn late_is_what_the_other_end_got_behind_later_ones() {
 }
 
 #[test]
+fn an_acknowledgement_was_lost_when_its_bytes_were_sent_again_long_after() {
+    let first = vec![
+        packet(100, A, 1, 1, 1000, 0),
+        packet(110, A, 1001, 1, 1000, PSH),
+        packet(115, B, 1, 1001, 0, 0),
+        packet(125, B, 1, 2001, 0, 0),
+    ];
+    let again = |at| packet(at, A, 1001, 1, 1000, PSH);
+    let left = |rest: &[Seen]| {
+        let mut trail = trail([&first, rest].concat());
+        trail.infer_network();
+        let left = trail.of(B).skip(1).map(|seen| seen.left.map(|left| left.0));
+        left.collect::<Vec<_>>()
+    };
+    let answer = sack(210_015, 2001, (1001, 2001));
+    let came = Some(115_000);
+    let told = Some(210_015_000);
+    assert_eq!(left(&[again(210_000), answer.clone()]), [came, None, told]);
+    // It crossed the one that it tells of.
+    assert_eq!(
+        left(&[again(135), sack(150, 2001, (1001, 2001))])[1],
+        Some(125_000)
+    );
+    // Before it can have heard of that the sender went on: it had heard the first.
+    let new = packet(210_012, A, 2001, 1, 1000, 0);
+    let late = left(&[again(210_000), new, answer.clone()]);
+    assert_eq!(late, [came, Some(210_001_800), told]);
+    // What it answered has come.
+    let mut data = packet(130, B, 1, 2001, 100, 0);
+    data.segment.flags |= PSH;
+    let answered = packet(200_000, A, 2001, 101, 0, 0);
+    let all = left(&[data, answered, again(210_000), answer]);
+    assert_eq!(all[1], Some(125_000));
+}
+
+#[test]
 fn marked_is_what_came_last_before_a_mark_was_echoed() {
     let data = |at, seq| {
         let mut seen = packet(at, A, seq, 1, 1000, 0);
