@@ -35,6 +35,10 @@ const SET_TRACE: &str = r#"while read -r name value; do
 		{ echo "the tracer takes no $value for $name"; exit 1; }
 done <trace"#;
 
+/// Packets that can wait for the line with RDMA, the most that the kernel takes: Soft-RoCE hands down
+/// 64 of a queue pair at a time, and gives the queue pair up when there is no room for one.
+const RDMA_QUEUE: u16 = 32767;
+
 const NO_IPV6: [&str; 1] = ["net.ipv6.conf.eth0.disable_ipv6=1"];
 
 impl Network {
@@ -58,9 +62,11 @@ impl Network {
         for cidr in &self.addresses {
             line(format!("ip address add {cidr} dev eth0"));
         }
-        line("ip link set eth0 up".to_owned());
         if self.rdma {
+            line(format!("ip link set eth0 txqueuelen {RDMA_QUEUE} up"));
             line("rdma link add rxe0 type rxe netdev eth0".to_owned());
+        } else {
+            line("ip link set eth0 up".to_owned());
         }
         if let Some((mac, addresses)) = &self.neighbour {
             let reachable = |cidr: &&Cidr| {
@@ -134,7 +140,7 @@ mod tests {
              sysctl -qw 'net.ipv4.tcp_rmem=4096 '\\''x'\n\
              sysctl -qw 'net.ipv4.tcp_congestion_control=reno'\n\
              ip address add 10.77.0.1/24 dev eth0\n\
-             ip link set eth0 up\n\
+             ip link set eth0 txqueuelen 32767 up\n\
              rdma link add rxe0 type rxe netdev eth0\n\
              ip neighbour replace 10.77.0.2 lladdr 02:00:00:00:00:0b dev eth0 nud permanent\n"
                 .to_owned()
