@@ -234,6 +234,19 @@ fn entries_run_together() {
     assert!(first == plan.capture("again", &[]), "two runs differ");
 }
 
+/// More packets than Linux lets wait for a line by default, and more queue pairs than that.
+#[test]
+#[ignore = "needs make hosts and make agent"]
+fn many_queue_pairs_send_at_once() {
+    for (qps, size) in [(100, 64), (2048, 1)] {
+        let traffic = format!("verb: write, qps: {qps}, messages: 1, size: {size}KiB");
+        let run = run(&Plan::new(HOST, &body(&traffic, "")), 0);
+        let report = &run["recorded"]["traffic"][0]["details"];
+        assert_eq!(report["completed"], true, "{qps}");
+        assert_eq!(report["messages"], qps);
+    }
+}
+
 #[test]
 #[ignore = "needs make hosts and make agent"]
 fn queue_pairs_are_chosen_and_exported() {

@@ -14,8 +14,8 @@ use super::edit::SetMistake;
 use super::source::{Node, Step, at};
 use super::{
     Action, Base, CardTime, CompletionExpectation, Connections, CounterExpectation, Endpoint,
-    Endpoints, Event, Expectation, FindingsExpectation, Iterations, Kind, Mistake, Network, Plan,
-    RnicEndpoint, RunLength, Selector, Set, Site, TcpTraffic, Traffic, Transport,
+    Endpoints, Event, Expectation, FindingsExpectation, Iterations, Kind, LinuxEndpoint, Mistake,
+    Network, Plan, RnicEndpoint, RunLength, Selector, Set, Site, TcpTraffic, Traffic, Transport,
 };
 use crate::answers::MAX_TEMPLATES;
 use crate::compile::compile;
@@ -322,7 +322,7 @@ impl<'a> Checker<'a> {
                         self.mistake(at!["endpoints", side, "linux"], message);
                     }
                 }
-                self.queue_pairs_of_hosts(i);
+                self.queue_pairs_of_hosts(i, [a, b]);
                 Some([1, 1])
             }
             (Endpoint::Agent(_), Endpoint::Agent(_)) => Some([1, 1]),
@@ -354,18 +354,23 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whether the consoles of hosts have room for all that agents tell of queue pairs up to an entry
+    /// Whether the memories of hosts, and their consoles, have room for the queue pairs up to an entry
     /// of the traffic.
-    fn queue_pairs_of_hosts(&mut self, i: usize) {
-        const MOST: u64 = 1024;
+    fn queue_pairs_of_hosts(&mut self, i: usize, hosts: [&LinuxEndpoint; 2]) {
+        const OF_MIB: u64 = 8;
+        const MOST: u64 = 4096;
+        let least = hosts.map(|host| host.memory.0 >> 20);
+        let most = least[0].min(least[1]).saturating_mul(OF_MIB).min(MOST);
         let entries = self.plan.traffic[..=i].iter();
         let qps = |traffic: &Traffic| match traffic {
             Traffic::Rdma(rdma) => u64::from(rdma.qps),
             _ => 0,
         };
         let (own, all) = (qps(&self.plan.traffic[i]), entries.map(qps).sum::<u64>());
-        if all > MOST && all - own <= MOST {
-            let message = format!("{all} queue pairs: expected at most {MOST} of linux endpoints");
+        if all > most && all - own <= most {
+            let message = format!(
+                "{all} queue pairs: expected at most {most} of linux endpoints, {OF_MIB} for each MiB of memory and no more than {MOST}"
+            );
             self.mistake(at!["traffic", i, "rdma", "qps"], message);
         }
     }

@@ -1352,9 +1352,17 @@ fn hosts_with_agents_send_rdma_alone() {
             "run no programs",
         ),
         (
-            HOSTS.replace("size: 1}", "size: 1, qps: 1025}"),
+            HOSTS.replace("size: 1}", "size: 1, qps: 2049}"),
             7,
-            "1025 queue pairs",
+            "2049 queue pairs: expected at most 2048",
+        ),
+        (
+            HOSTS
+                .replace("rdma: true", "rdma: true, memory: 2GiB")
+                .replace("size: 1}", "size: 1, qps: 4096}")
+                + "  - rdma: {from: b, to: a, verb: read, messages: 1, size: 1}\n",
+            8,
+            "4097 queue pairs: expected at most 4096",
         ),
     ] {
         let found = mistakes(&text);

@@ -17,6 +17,12 @@ pub(super) const STDERR: &str = "agent.stderr";
 /// How far hosts go at a time while there is no card.
 const STEP: Picoseconds = 10_000_000;
 
+/// A request as a line for a host's first process. That looks for the first space of it, and takes
+/// the square of the time when it is far away.
+pub(super) fn line(request: &str) -> String {
+    request.replacen('{', "{ ", 1)
+}
+
 impl Pair {
     /// Lets hosts that have agents come to where the session rests. What they send meanwhile is
     /// lost, for nothing is plugged in.
@@ -60,7 +66,7 @@ impl Pair {
     pub(super) fn go_on(&mut self, at: Picoseconds) {
         let resting = self.session.as_mut().filter(|session| session.rests());
         for (on, text) in resting.map(Session::go_on).unwrap_or_default() {
-            self.hosts[index(on)].order(at + REACTION, &text);
+            self.hosts[index(on)].order(at + REACTION, &line(&text));
         }
     }
 

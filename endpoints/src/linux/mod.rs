@@ -257,7 +257,7 @@ impl Pair {
             match &mut self.session {
                 Some(session) if line.starts_with('{') => {
                     let told = session.hear(port, &line)?.into_iter();
-                    orders.extend(told.map(|(on, text)| (at + REACTION, on, text)));
+                    orders.extend(told.map(|(on, text)| (at + REACTION, on, agents::line(&text))));
                 }
                 _ => {
                     let heard = self.tasks.hear(at, &line, &mut orders);
