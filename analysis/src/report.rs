@@ -7,6 +7,7 @@
 
 mod inside;
 mod plane;
+mod replay;
 mod sequence;
 
 use std::fmt::Write as _;
@@ -19,6 +20,7 @@ use crate::roce::{self, RocePacket};
 use crate::tcp::{Connection, TcpPacket};
 use crate::text::{Align, Table, span};
 use plane::{View, span_short};
+pub use replay::{Departure, Point, Replay};
 use sequence::Sequence;
 
 /// A row of the table of events.
@@ -92,6 +94,8 @@ pub struct Report<'a> {
     pub expectations: Vec<Check>,
     /// What proves that the capture is complete.
     pub integrity: Vec<Check>,
+    /// What came of it, if it replays a connection.
+    pub replay: Option<Replay>,
     /// What RDMA NICs did.
     pub tables: Vec<Table>,
     /// The TCP connections.
@@ -133,6 +137,9 @@ pub fn html(r: &Report<'_>) -> String {
         if r.passed { "" } else { " bad" },
         escape(&r.verdict),
     );
+    if let Some(replay) = &r.replay {
+        replay.section(&mut o);
+    }
     events(&mut o, &r.events);
     checks(&mut o, "Expectations", "Expected", &r.expectations);
     for t in &r.tables {

@@ -173,6 +173,17 @@ impl Bench {
         writer.finish().expect("pcapng");
     }
 
+    /// Replays a file packet for packet; what was said. Push flags may be others.
+    fn replays(&self, file: &str) -> String {
+        let (_, said) = self.midwire(&["retrace", file]);
+        let packets = numbers(&said, "Packets");
+        assert!(packets[0] > 200 && packets[0] == packets[1], "{said}");
+        for line in ["Content", "Times"] {
+            assert_eq!(numbers(&said, line)[0], packets[0], "{said}");
+        }
+        said
+    }
+
     /// A run's packets as a file.
     fn export(&self) {
         let (code, said) = self.midwire(&["export", "run", "--pcapng", "run.pcapng"]);
@@ -209,6 +220,12 @@ fn packets_alone_are_enough() {
     bench.keep("arrivals.pcapng", Tap::Ingress);
     let (code, said) = bench.midwire(&["retrace", "arrivals.pcapng"]);
     assert_eq!(code, 0, "{said}");
+    // Its page says so, also when it is made anew.
+    let (code, said) = bench.midwire(&["analyze", "again"]);
+    assert_eq!(code, 0, "{said}");
+    let page = fs::read_to_string(bench.path("again/report.html")).expect("report.html");
+    assert!(page.contains("<h2>Replay of TCP 10.77.0.1"), "{page}");
+    assert!(page.contains("as it was, packet for packet"), "{page}");
     // It is a run like any other.
     let (code, said) = bench.midwire(&["rerun", "again"]);
     assert_eq!(code, 0, "{said}");
@@ -236,11 +253,7 @@ fn what_happened_before_the_recording_happens_again() {
         let body = format!("{BEFORE}{more}");
         let bench = Bench::of([&hosts[0], &hosts[1]], &body);
         bench.keep("behind.pcapng", Tap::Egress);
-        let (_, said) = bench.midwire(&["retrace", "behind.pcapng"]);
-        let packets = numbers(&said, "Packets");
-        assert!(packets[0] > 200 && packets[0] == packets[1], "{said}");
-        assert_eq!(numbers(&said, "Content")[0], packets[0], "{said}");
-        assert_eq!(numbers(&said, "Times")[0], packets[0], "{said}");
+        let said = bench.replays("behind.pcapng");
         assert_eq!(numbers(&said, "Besides"), [missing], "{said}");
     }
 }
@@ -254,11 +267,7 @@ fn acknowledgements_that_were_lost_behind_the_recording_are_lost_again() {
         let traffic = "traffic:\n  - tcp: {from: a, to: b, bytes: 300kB}\n";
         let bench = Bench::new(&format!("{traffic}events:\n  - {event}\n"));
         bench.keep("arrivals.pcapng", Tap::Ingress);
-        let (_, said) = bench.midwire(&["retrace", "arrivals.pcapng"]);
-        let packets = numbers(&said, "Packets");
-        assert!(packets[0] > 200 && packets[0] == packets[1], "{said}");
-        assert_eq!(numbers(&said, "Content")[0], packets[0], "{said}");
-        assert_eq!(numbers(&said, "Times")[0], packets[0], "{said}");
+        bench.replays("arrivals.pcapng");
     }
 }
 

@@ -14,7 +14,7 @@ use crate::report::{self, RoceView, TcpView};
 use crate::run_file::{self, CaptureRecord, Findings, Integrity, Recorded, RunFile, files};
 use crate::twin::Twin;
 use crate::verdict::judge;
-use crate::{Error, compile, inside, junit, roce};
+use crate::{Error, compile, inside, junit, retrace, roce};
 
 /// Does everything again that follows from `run.json` and the capture of a run's directory, and
 /// writes `run.json`, `junit.xml` and `report.html` anew.
@@ -44,9 +44,10 @@ pub(crate) fn conclude(directory: &Path, recorded: Recorded) -> Result<RunFile, 
         recorded,
     };
     run.write(directory)?;
+    let replay = retrace::read_replay(directory)?;
     for (name, text) in [
         (files::JUNIT, junit::xml(&run)),
-        (files::REPORT, report::html(&run, &tcp, &roce)),
+        (files::REPORT, report::html(&run, &tcp, &roce, replay)),
     ] {
         let path = directory.join(name);
         fs::write(&path, text).map_err(Error::file("write", &path))?;

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use midwire_analysis::report::{self, Check, EventRow, Picture, Report, RocePicture};
+use midwire_analysis::report::{self, Check, EventRow, Picture, Replay, Report, RocePicture};
 use midwire_analysis::roce::{self, RocePacket};
 use midwire_analysis::tcp::{self, Retransmission, TcpPacket};
 use midwire_analysis::view;
@@ -101,7 +101,12 @@ fn places(connection: &roce::Connection) -> impl Iterator<Item = roce::Place> {
 }
 
 /// The page.
-pub(crate) fn html(run: &RunFile, tcp: &TcpView, seen: &RoceView) -> String {
+pub(crate) fn html(
+    run: &RunFile,
+    tcp: &TcpView,
+    seen: &RoceView,
+    replay: Option<Replay>,
+) -> String {
     let (recorded, findings) = (&run.recorded, &run.findings);
     let plan = &recorded.plan.parsed;
     let mut facts = vec![
@@ -168,6 +173,7 @@ pub(crate) fn html(run: &RunFile, tcp: &TcpView, seen: &RoceView) -> String {
             })
             .collect(),
         integrity: findings.integrity.checks.clone(),
+        replay,
         tables: findings
             .roce
             .as_ref()

@@ -41,6 +41,8 @@ pub mod files {
     pub const REPORT: &str = "report.html";
     /// A replayed connection against the recorded one.
     pub const RETRACE: &str = "retrace.txt";
+    /// The same for the page.
+    pub const REPLAY: &str = "retrace.json";
 }
 
 /// A run: the whole of `run.json`.

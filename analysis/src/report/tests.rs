@@ -82,6 +82,62 @@ fn moments() -> Vec<Moment> {
     all
 }
 
+/// Ten segments, of which the replay has lost the fifth.
+fn replay(name: &str) -> Replay {
+    let points = [true, false].map(|went_on| {
+        let point = |n: u32| Point {
+            from_a: true,
+            time_ns: u64::from(n) * MS,
+            seq: 1 + n * 1000,
+            payload: 1000,
+            ack: None,
+            went_on: went_on || n != 5,
+        };
+        let ack = |n: u32| Point {
+            from_a: false,
+            seq: 1,
+            payload: 0,
+            ack: Some(1001 + n * 1000),
+            went_on: true,
+            ..point(n)
+        };
+        (0..10).flat_map(|n| [point(n), ack(n)]).collect()
+    });
+    let row = ["packet", "11", name, "differs"];
+    Replay {
+        title: name.to_owned(),
+        holds: false,
+        lines: vec![("Packets".to_owned(), name.to_owned())],
+        departure: Some(Departure {
+            what: name.to_owned(),
+            time_ns: 5 * MS,
+            rows: vec![row.map(str::to_owned).to_vec()],
+        }),
+        points,
+    }
+}
+
+#[test]
+fn a_replay_is_drawn_over_what_was_recorded() {
+    let mut section = String::new();
+    replay("<test>").section(&mut section);
+    well_formed(&section);
+    let begins = "<h2>Replay of &lt;test&gt;</h2><div class=\"verdict bad\">";
+    assert!(section.starts_with(begins), "{section}");
+    // Of one direction; the other one has no data.
+    assert_eq!(section.matches("<svg").count(), 1);
+    let strokes = |part: &str| section.matches(part).count();
+    assert_eq!(strokes("stroke=\"var(--data)\""), 2, "{section}");
+    assert_eq!(strokes("stroke=\"var(--bad)\""), 1, "{section}");
+    assert!(section.contains(">departs</text>"), "{section}");
+    let drawn = section
+        .split("stroke=\"var(--data)\"")
+        .next()
+        .expect("a path");
+    let (_, path) = drawn.rsplit_once("d=\"").expect("a path");
+    assert_eq!(path.matches('M').count(), 10, "{path}");
+}
+
 fn page(name: &str) -> String {
     let packets = packets();
     let connection = analyze(0, &packets);
@@ -105,6 +161,7 @@ fn page(name: &str) -> String {
             holds: true,
         }],
         integrity: Vec::new(),
+        replay: None,
         tables: Vec::new(),
         pictures: vec![Picture {
             title: name.to_owned(),

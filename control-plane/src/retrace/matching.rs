@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use midwire_analysis::report;
 use midwire_trace::inside::Senders;
 use midwire_trace::packet::tcp_flags::PSH;
 use midwire_trace::{Lane, Nanos, Port};
@@ -231,7 +232,7 @@ impl Departure {
         times.min().unwrap_or_default()
     }
 
-    fn text(&self, inside: [&Senders; 2], connection: u32) -> String {
+    fn rows(&self, inside: [&Senders; 2], connection: u32) -> Vec<Vec<String>> {
         let side = |of: usize| match &self.sides[of] {
             Some(seen) => self.fields(seen, inside[of], connection, self.starts[of]),
             None => vec![("packet".to_owned(), "none any more".to_owned())],
@@ -252,22 +253,38 @@ impl Departure {
         };
         let rows = longer.into_iter().flatten().map(row);
         // What neither has is not worth a line.
-        let rows: Vec<_> = rows
-            .filter(|row| row[1] != row[2] || !row[1].is_empty())
-            .collect();
+        rows.filter(|row| row[1] != row[2] || !row[1].is_empty())
+            .collect()
+    }
+
+    /// For a page.
+    pub(super) fn told(&self, inside: [&Senders; 2], connection: u32) -> report::Departure {
+        report::Departure {
+            what: self.place(),
+            time_ns: self.at().0,
+            rows: self.rows(inside, connection),
+        }
+    }
+
+    fn place(&self) -> String {
+        format!(
+            "{} after the first packet, with packet {} {}",
+            self.at(),
+            self.nth,
+            self.lane
+        )
+    }
+
+    fn text(&self, inside: [&Senders; 2], connection: u32) -> String {
+        let rows = self.rows(inside, connection);
         let heading = [
             ("", Left),
             ("recorded", Left),
             ("replayed", Left),
             ("", Left),
         ];
-        format!(
-            "Departs  {} after the first packet, with packet {} {}\n\n{}",
-            self.at(),
-            self.nth,
-            self.lane,
-            columns(&heading, &rows).trim_end()
-        )
+        let table = columns(&heading, &rows);
+        format!("Departs  {}\n\n{}", self.place(), table.trim_end())
     }
 
     /// A packet, and what both kernels held then.

@@ -16,15 +16,18 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::Path;
 
+use midwire_analysis::report::{Point, Replay};
 use midwire_endpoints::linux::Trace;
 use midwire_trace::Lane;
 use midwire_trace::inside::{Event, Moment, Senders};
+use midwire_trace::packet::tcp_flags::ACK;
 use serde_json::Value;
 
 pub use matching::{Alike, Departure, Matching};
 pub use replay::{Found, Known, Means, Round, find, options};
 pub use trail::{Before, Offer, Seen, Segment, Trail};
 
+use crate::analyze::analyze;
 use crate::plan::{Action, Endpoint, LinuxEndpoint, Plan};
 use crate::rerun::{self, Prepared};
 use crate::run_file::{RunFile, files};
@@ -167,6 +170,8 @@ pub struct Compared {
     pub name: String,
     /// Packet for packet.
     pub matching: Matching,
+    /// Recorded and replayed.
+    points: [Vec<Point>; 2],
     inside: [Senders; 2],
     /// Its number where the kernels noted something of it.
     connection: u32,
@@ -185,10 +190,12 @@ impl Compared {
             read.map_err(|reason| refused(directories[at], reason))
         };
         let trails = [trail(0)?, trail(1)?];
+        let matching = Matching::of([&trails[0], &trails[1]], how);
         let [first, second] = directories.map(inside::read);
         Ok(Self {
             name: trails[0].name.clone(),
-            matching: Matching::of([&trails[0], &trails[1]], how),
+            points: points([&trails[0], &trails[1]], &matching),
+            matching,
             inside: [Senders::new(&first?), Senders::new(&second?)],
             connection,
         })
@@ -204,23 +211,81 @@ impl Compared {
         let trail = Trail::of_run(run, directory, 0).map_err(|e| refused(directory, e))?;
         let replayed = found.on_the_line(trail, recorded);
         let inside = [Senders::default(), Senders::new(&inside::read(directory)?)];
+        let matching = Matching::of([recorded, &replayed], Alike::Segments);
         Ok(Self {
             name: recorded.name.clone(),
-            matching: Matching::of([recorded, &replayed], Alike::Segments),
+            points: points([recorded, &replayed], &matching),
+            matching,
             inside,
             connection: 0,
         })
     }
 
-    /// In words; and as a file of the replay's directory.
+    /// In words; and in files of the replay's directory, its page among them.
     pub fn tell(&self, directory: &Path) -> Result<String, Error> {
         let [first, second] = &self.inside;
-        let text = self.matching.text([first, second], self.connection);
+        let inside = [first, second];
+        let text = self.matching.text(inside, self.connection);
+        let replay = Replay {
+            title: self.name.clone(),
+            holds: self.matching.holds(),
+            lines: (text.lines().take_while(|line| !line.is_empty()))
+                .filter_map(|line| line.split_once("  "))
+                .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+                .collect(),
+            departure: (self.matching.departure.as_ref())
+                .map(|departure| departure.told(inside, self.connection)),
+            points: self.points.clone(),
+        };
         let text = format!("Replays  {}\n{text}\n", self.name);
-        let path = directory.join(files::RETRACE);
-        fs::write(&path, &text).map_err(Error::file("write", &path))?;
+        let replay =
+            serde_json::to_string(&replay).map_err(|e| refused(directory, e.to_string()))?;
+        for (name, text) in [(files::RETRACE, &text), (files::REPLAY, &replay)] {
+            let path = directory.join(name);
+            fs::write(&path, text).map_err(Error::file("write", &path))?;
+        }
+        analyze(directory)?;
         Ok(text)
     }
+}
+
+/// What came of the replay that a run is, if it is one.
+pub(crate) fn read_replay(directory: &Path) -> Result<Option<Replay>, Error> {
+    let path = directory.join(files::REPLAY);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+    let replay = serde_json::from_str(&text);
+    replay.map(Some).map_err(|e| refused(&path, e.to_string()))
+}
+
+/// Packets that a picture shows before a departure, and behind it.
+const AROUND: usize = 40;
+
+/// The packets of two connections for a picture of where they part, or of all.
+fn points(trails: [&Trail; 2], matching: &Matching) -> [Vec<Point>; 2] {
+    let departs = matching.departure.as_ref().map(Departure::at);
+    trails.map(|trail| {
+        let start = trail.start();
+        let mut all: Vec<_> = (trail.packets.iter())
+            .map(|seen| Point {
+                from_a: seen.lane == Lane::AtoB,
+                time_ns: seen.left.unwrap_or(seen.time).since(start).0,
+                seq: seen.segment.seq,
+                payload: seen.segment.payload,
+                ack: seen.segment.has(ACK).then_some(seen.segment.ack),
+                went_on: seen.left.is_some(),
+            })
+            .collect();
+        all.sort_by_key(|point| point.time_ns);
+        if let Some(departs) = departs {
+            let at = all.partition_point(|point| point.time_ns < departs.0);
+            all.truncate(at + AROUND);
+            all.drain(..at.saturating_sub(AROUND));
+        }
+        all
+    })
 }
 
 /// A plan as text, for the records.
