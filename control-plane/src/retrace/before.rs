@@ -17,8 +17,8 @@ use super::trail::{Before, Seen, Segment, Trail};
 const LEAST_TIMEOUT: Nanos = Nanos(200_000_000);
 /// Of acknowledgements that make the sender send again.
 const DUPLICATES: usize = 3;
-/// A hole of more bytes is not one that a network makes.
-const LONGEST_HOLE: u32 = 1 << 24;
+/// A hole of more segments is not one that a network makes.
+const LONGEST_HOLE: u32 = 1 << 14;
 /// Of ends that leave no trace of their rates.
 const FASTEST_MBPS: u32 = 100_000;
 
@@ -230,8 +230,7 @@ impl Direction<'_> {
             }
             more -= acks;
             if self.waited(before, seen) {
-                tail = self.pieces(seen.segment.seq, self.last());
-                tail.truncate(more);
+                tail = self.pieces(seen.segment.seq, self.last(), more);
                 more -= tail.len();
             }
         } else if missing.is_none() && self.waited(before, seen) && self.had_more(before, seen) {
@@ -256,7 +255,7 @@ impl Direction<'_> {
     /// packets are.
     fn hole(&self, left: &[Sent]) -> (Vec<(u32, u32)>, usize) {
         let Some(missing) = left[0].missing else {
-            return (self.pieces(self.next, left[0].seen.segment.seq), 0);
+            return (self.new_bytes(left[0].seen.segment.seq), 0);
         };
         let newer = |sent: &Sent| {
             let s = &sent.seen.segment;
@@ -267,7 +266,7 @@ impl Direction<'_> {
             _ => left.iter().position(newer).unwrap_or(0),
         };
         // They may be in the gaps before others that were sent again.
-        let mut hole = self.pieces(self.next, left[until].seen.segment.seq);
+        let mut hole = self.new_bytes(left[until].seen.segment.seq);
         let behind = left[1..=until].iter().filter_map(|sent| sent.missing).sum();
         let least = hole.len().saturating_sub(behind);
         let others = (missing + behind).saturating_sub(hole.len());
@@ -303,13 +302,21 @@ impl Direction<'_> {
         waited && seen.segment.takes_numbers() && seen.segment.seq >= self.next
     }
 
-    /// Bytes, cut as those packets that brought them did.
-    fn pieces(&self, from: u32, to: u32) -> Vec<(u32, u32)> {
+    /// New bytes up to a number, if they can have been lost.
+    fn new_bytes(&self, to: u32) -> Vec<(u32, u32)> {
+        match to.saturating_sub(self.next) / self.longest.max(1) {
+            ..LONGEST_HOLE => self.pieces(self.next, to, usize::MAX),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Bytes, cut as those packets that brought them did, up to a number of pieces.
+    fn pieces(&self, from: u32, to: u32, most: usize) -> Vec<(u32, u32)> {
         let (mut at, mut pieces) = (from, Vec::new());
-        if from == 0 || to.saturating_sub(from) > LONGEST_HOLE || self.longest == 0 {
+        if from == 0 || self.longest == 0 {
             return pieces;
         }
-        while at < to {
+        while at < to && pieces.len() < most {
             let cut = self.brought_by(at).map_or(to, |by| by.segment.end());
             // A FIN has a number, but no byte.
             let fin = self.brought_by(at).is_some_and(|by| by.segment.has(FIN));
