@@ -97,6 +97,9 @@ struct Reason {
     wait_ns: u64,
     /// It was asked for again already: what came too early may have been on its way before.
     stale: bool,
+    /// It was asked for again already, and has not come since: a requester that still awaits it may
+    /// leave it to its timer to ask once more.
+    retried: bool,
 }
 
 impl Reason {
@@ -119,6 +122,8 @@ struct Awaited {
     va: u64,
     /// It was asked for again from `next`, and the answer to that has not begun.
     asked_again: bool,
+    /// It was asked for again from `next`.
+    retried: bool,
 }
 
 impl Awaited {

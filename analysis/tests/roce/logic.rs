@@ -513,6 +513,37 @@ fn a_lost_read_request_and_a_lost_last_response() {
     assert_eq!(packet(analysis.recoveries[1].again), Some(again));
 }
 
+/// A requester that has asked for a response again may leave it to its timer to ask once more.
+#[test]
+fn a_response_that_is_lost_twice() {
+    for (waits, found) in [(2_000, Found::ImpliedNak), (TIMEOUT_14, Found::Timeout)] {
+        let mut c = Conversation::new(7);
+        c.read(0, 3, 0);
+        c.after(1_000).response(0, 3, 0);
+        c.dropped().response(0, 3, 1);
+        c.response(0, 3, 2);
+        c.after(2_000).read(0, 3, 1);
+        let lost = c.after(1_000).dropped().response(1, 2, 1);
+        c.response(1, 2, 2);
+        c.after(waits).read(0, 3, 1);
+        c.after(1_000).response(1, 2, 1);
+        c.response(1, 2, 2);
+        let analysis = c.analysis_with(Settings {
+            timer: Timer {
+                timeout: Some(14),
+                retry_count: None,
+            },
+            ..Settings::default()
+        });
+        assert_eq!(rules(&analysis), []);
+        let [first, second] = &analysis.recoveries[..] else {
+            panic!("{:#?}", analysis.recoveries)
+        };
+        assert_eq!(first.found, Found::ImpliedNak);
+        assert_eq!((second.found, second.lost), (found, Lost::Here(lost)));
+    }
+}
+
 #[test]
 fn a_later_acknowledgement_implies_a_nak() {
     let mut c = Conversation::new(3);

@@ -43,7 +43,7 @@ impl Exchange {
             match open {
                 // Asked for again, from its beginning or from within.
                 Some(a) if psn <= a.next && (psn < highest.least) && a.covers(psn, self.mtu) => {
-                    a.asked_again = true;
+                    (a.asked_again, a.retried) = (true, true);
                 }
                 _ => r.awaited.insert(
                     at,
@@ -53,6 +53,7 @@ impl Exchange {
                         dma_len,
                         va,
                         asked_again: false,
+                        retried: false,
                     },
                 ),
             }
@@ -139,6 +140,7 @@ impl Exchange {
             told: p.cite(),
             wait_ns,
             stale: false,
+            retried: false,
         });
     }
 
@@ -156,7 +158,7 @@ impl Exchange {
             return;
         }
         awaited.next += 1;
-        awaited.asked_again = false;
+        (awaited.asked_again, awaited.retried) = (false, false);
         if ends_answer(p) {
             self.requester.awaited.pop_front();
         }
@@ -170,6 +172,7 @@ impl Exchange {
             return;
         };
         self.tallies[0].ahead.add(p.number);
+        let awaited = *awaited;
         let (psn, stale) = (awaited.next, awaited.asked_again);
         let known = |reason: Reason| reason.psn == psn && (stale || !reason.stale);
         if !r.reason.is_some_and(known) {
@@ -180,6 +183,7 @@ impl Exchange {
                 told: p.cite(),
                 wait_ns: 0,
                 stale,
+                retried: awaited.retried,
             });
         }
     }

@@ -133,9 +133,9 @@ impl Exchange {
     }
 
     /// A NAK that came by here and can't be why the requester goes back: it does so much later,
-    /// and further than that asks for, or it had obeyed it before.
+    /// and further than that asks for, or had gone back for what is missing before.
     fn unheard(&self, reason: &Reason, psn: i64, now: Cite) -> bool {
-        (psn < reason.psn || reason.stale) && self.is_late(reason.told, now)
+        (psn < reason.psn || reason.retried) && self.is_late(reason.told, now)
     }
 
     /// Its timer may have made the requester go back this long after it was told to.
@@ -160,6 +160,7 @@ impl Exchange {
             told,
             wait_ns: 0,
             stale: false,
+            retried: false,
         })
     }
 
@@ -309,7 +310,7 @@ impl Exchange {
         let response = (requester.awaited.front())
             .map(|a| a.next)
             .filter(|&psn| matches!(responder.log.lost(psn), Lost::Here(_)));
-        let reason = requester.reason.filter(|reason| !reason.stale);
+        let reason = requester.reason.filter(|reason| !reason.retried);
         let Some(missing) = reason.map(|r| r.psn).or(request).or(response) else {
             return;
         };
