@@ -428,11 +428,12 @@ impl Analyzer {
         *self.by_key.entry(key).or_insert_with(|| {
             let number = self.flows.len();
             let timer = self.settings.timer_of(key.dst, key.dest_qp);
+            let mtu = self.settings.mtu_of(key.dst, key.dest_qp);
             self.flows.push(Flow {
                 key,
                 src_port: p.src_port,
                 peer: None,
-                exchange: Exchange::new(number as u32, timer),
+                exchange: Exchange::new(number as u32, timer, mtu),
                 tallies: Default::default(),
             });
             let ends = (key.src, key.dst);

@@ -1099,6 +1099,66 @@ expect:
     );
 }
 
+/// Whatever packet of a message is lost, and however often, a NIC without fault does what the
+/// specification says, and counts what the capture shows.
+#[test]
+fn no_loss_makes_a_finding_of_a_clean_nic() {
+    // First, middle and last of a message, first of the next, last of all.
+    const OF_DATA: &[u32] = &[0, 5, 9, 10, 29];
+    let of_all: &[(_, _, &[u32])] = &[
+        ("send", "a-to-b", OF_DATA),
+        ("write", "a-to-b", OF_DATA),
+        ("read", "b-to-a", OF_DATA),
+        ("read", "a-to-b", &[0, 10]),
+        ("fetch-add", "a-to-b", &[0, 1]),
+        // Acknowledgements, counted from 1.
+        ("fetch-add", "b-to-a", &[1, 2]),
+        ("send", "b-to-a", &[1]),
+        ("write", "b-to-a", &[1]),
+    ];
+    // With few queue pairs, all requests are on their way before there is a response.
+    let of_few: &[(_, _, &[u32])] = &[("read", "a-to-b", &[10]), ("write", "a-to-b", &[9])];
+    for (depth, lost) in [(3, of_all), (1, of_all), (3, of_few)] {
+        let (mut traffic, mut events) = (String::new(), String::new());
+        // Requests have connections of even numbers, answers those behind.
+        let mut connection = 0;
+        for &(verb, direction, positions) in lost {
+            let is_answer = direction == "b-to-a";
+            let cases: Vec<_> = (positions.iter())
+                .flat_map(|at| (1..=3).map(move |times| (at, times)))
+                .collect();
+            traffic += &format!(
+                "  - rdma: {{from: a, to: b, verb: {verb}, qps: {}, messages: 3, size: {}, \
+                 tx_depth: {depth}, timeout: 10, together: {}}}\n",
+                cases.len(),
+                if verb == "fetch-add" { 8 } else { 10_240 },
+                connection > 0
+            );
+            for (at, times) in cases {
+                let position = match is_answer && verb != "read" {
+                    true => {
+                        let all: Vec<_> = (*at..at + times).collect();
+                        format!("kind: ack, packet: {all:?}")
+                    }
+                    false => format!("psn: {at}, iterations: 1-{times}"),
+                };
+                events += &format!(
+                    "  - {{connection: {}, direction: {direction}, {position}, action: drop}}\n",
+                    connection + u32::from(is_answer)
+                );
+                connection += 2;
+            }
+        }
+        let output = Plan::new(&format!(
+            "{NICS}traffic:\n{traffic}events:\n{events}expect:\n  - traffic: completes\n  \
+             - findings: {{at_most: 0}}\n"
+        ))
+        .run("run")
+        .expect("no hosts are needed");
+        exits(&output, 0);
+    }
+}
+
 #[test]
 fn a_fault_of_a_model_nic_is_found_and_a_clean_one_has_none() {
     let plan = Path::new(env!("CARGO_MANIFEST_DIR")).join("../plans/rdma-noisy-neighbour.yaml");

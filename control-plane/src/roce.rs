@@ -77,6 +77,7 @@ fn of_queue_pairs(rdma: &RdmaTraffic, report: &RdmaReport) -> Vec<QpSettings> {
                 timeout: Some(rdma.timeout),
                 retry_count: Some(rdma.retries),
             },
+            mtu: Some(rdma.mtu),
             class: Some(*class),
         })
         .collect()

@@ -92,6 +92,7 @@ impl Requests {
                 Some(QpSettings {
                     ends: [(to, asker), (from, qp)],
                     timer,
+                    mtu: None,
                     class: None,
                 })
             }

@@ -247,14 +247,14 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    pub fn new(number: u32, timer: Timer) -> Self {
+    pub fn new(number: u32, timer: Timer, mtu: Option<u32>) -> Self {
         Self {
             number,
             timer,
             base: None,
             first: (0, false),
             first_answer: None,
-            mtu: None,
+            mtu,
             requester: Requester::default(),
             responder: Responder::default(),
             reasked: Vec::new(),

@@ -68,6 +68,9 @@ pub struct QpSettings {
     /// Their timers.
     #[serde(flatten)]
     pub timer: Timer,
+    /// Most bytes of payload in a packet; nothing when it is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
     /// Traffic class of what they send; nothing when it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<u8>,
@@ -90,6 +93,11 @@ impl Settings {
     pub(super) fn timer_of(&self, address: IpAddr, qp: u32) -> Timer {
         self.queue_pair(address, qp)
             .map_or(self.timer, |settings| settings.timer)
+    }
+
+    /// Of the packets of a flow that goes there.
+    pub(super) fn mtu_of(&self, address: IpAddr, qp: u32) -> Option<u32> {
+        self.queue_pair(address, qp)?.mtu
     }
 
     /// Of the notifications of the NIC that has one of these addresses.
