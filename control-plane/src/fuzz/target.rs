@@ -308,8 +308,14 @@ impl Checker<'_> {
     fn plan(&mut self, base: &Plan) -> Option<RdmaTraffic> {
         let traffic = match base.traffic.as_slice() {
             [Traffic::Rdma(rdma)] => Some(rdma.clone()),
-            _ => {
-                let message = "plan: expected two model NICs and one entry of RDMA traffic";
+            entries => {
+                let message = match entries.len() {
+                    0 | 1 => "plan: expected two model NICs and one entry of RDMA traffic",
+                    _ => {
+                        "plan: it has several entries of traffic, and a search varies one: leave \
+                         one entry of RDMA traffic"
+                    }
+                };
                 self.mistake(at!["plan"], message);
                 None
             }

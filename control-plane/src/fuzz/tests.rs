@@ -294,6 +294,9 @@ fn mistakes_in_targets_are_told_with_their_places() {
     let event = "events: [{direction: a-to-b, psn: 1, action: drop}]\n";
     let error = read(TARGET, &format!("{PLAN}{event}")).unwrap_err();
     assert!(error.to_string().contains("connection: all"), "{error}");
+    let second = ", {rdma: {from: b, to: a, verb: read, messages: 1, size: 8, together: true}}]";
+    let error = read(TARGET, &PLAN.replacen("]\n", &format!("{second}\n"), 1)).unwrap_err();
+    assert!(error.to_string().contains("several entries"), "{error}");
 }
 
 #[test]
