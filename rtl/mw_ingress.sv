@@ -79,7 +79,7 @@ module mw_ingress
         out_truncated <= cut;
       end
       if (at_end) begin
-        bytes = 18'(index) * 18'(Bytes) + 18'($countones(s_axis_tkeep));
+        bytes = 18'(index) * 18'(Bytes) + 18'(kept_bytes(64'(s_axis_tkeep)));
         cnt_bytes <= |bytes[17:16] ? '1 : bytes[15:0];
       end
       out_valid <= pass;

@@ -2,7 +2,7 @@
 //
 // Reads the headers of a frame: Ethernet, up to two VLAN tags, IPv4 with options or IPv6,
 // then TCP, UDP or RoCEv2 (BTH, AETH). One header a frame, in order, as soon as its bytes
-// are there, and four cycles after the frame's last beat at the latest.
+// are there, and five cycles after the frame's last beat at the latest.
 //
 // Headers are looked for in the first 128 bytes. A header that lies about a length, or that
 // the end of the frame cuts, makes the frame malformed: it passes, and is not tracked.
@@ -60,108 +60,136 @@ module mw_parse
     return {be32(v[31:0]), be32(v[63:32]), be32(v[95:64]), be32(v[127:96])};
   endfunction
 
-  // Bytes of the extension headers between BTH and payload (InfiniBand specification
-  // volume 1, table 38): RETH 16, AtomicETH 28, AtomicAckETH 8, AETH 4, DETH 8, RDETH 4,
-  // immediate data 4, invalidate 4. The 16 reserved bytes of a CNP count as one.
-  function automatic logic [5:0] bth_extensions(input logic [7:0] opcode);
-    logic [5:0] n;
+  // Words of 4 bytes of BTH and the extension headers between it and the payload (InfiniBand
+  // specification volume 1, table 38): RETH 4, AtomicETH 7, AtomicAckETH 2, AETH 1, DETH 2,
+  // RDETH 1, immediate data 1, invalidate 1. The 4 reserved words of a CNP count as well.
+  // All sums are of constants: a length stands right behind its opcode. `more` words come on top.
+  function automatic logic [4:0] operation_words(input logic [4:0] operation,
+                                                 input int unsigned more);
+    if (operation inside {5'h13, 5'h14}) return 5'(5 + more + 7);
+    if (operation == 5'h12) return 5'(5 + more + 3);
+    if (operation == 5'h0b) return 5'(5 + more + 5);
+    if (operation inside {5'h06, 5'h0a, 5'h0c}) return 5'(5 + more + 4);
+    if (operation inside {5'h03, 5'h05, 5'h09, 5'h0d, 5'h0f, 5'h10, 5'h11, 5'h16, 5'h17})
+      return 5'(5 + more + 1);
+    return 5'(5 + more);
+  endfunction
+  function automatic logic [7:0] bth_bytes(input logic [7:0] opcode, input int unsigned more);
+    logic [4:0] operation, words;
     logic response;
-    response = opcode[4:0] >= 5'h0d && opcode[4:0] <= 5'h12;
-    unique case (opcode[4:0])
-      5'h03, 5'h05, 5'h09, 5'h0d, 5'h0f, 5'h10, 5'h11, 5'h16, 5'h17: n = 6'd4;
-      5'h06, 5'h0a, 5'h0c: n = 6'd16;
-      5'h0b: n = 6'd20;
-      5'h12: n = 6'd12;
-      5'h13, 5'h14: n = 6'd28;
-      default: n = 6'd0;
-    endcase
-    unique case (opcode[7:5])
-      3'h0, 3'h1: return n;  // RC, UC
-      3'h2:       return n + (response ? 6'd4 : 6'd12);  // RD: RDETH, in requests DETH too
-      3'h3:       return n + 6'd8;  // UD: DETH
-      3'h4:       return opcode[4:0] == 5'h01 ? 6'd16 : 6'd0;
-      3'h5:       return n + (response ? 6'd0 : 6'd4);  // XRC: XRCETH in requests
-      default:    return 6'd0;
-    endcase
+    operation = opcode[4:0];
+    response = operation inside {5'h0d, 5'h0e, 5'h0f, 5'h10, 5'h11, 5'h12};
+    words = 5'(5 + more);
+    if (opcode[7:5] inside {3'h0, 3'h1}) words = operation_words(operation, more);  // RC, UC
+    // RD: RDETH, in requests DETH too
+    if (opcode[7:5] == 3'h2) words = operation_words(operation, response ? more + 1 : more + 3);
+    if (opcode[7:5] == 3'h3) words = operation_words(operation, more + 2);  // UD: DETH
+    if (opcode == 8'h81) words = 5'(5 + more + 4);  // CNP
+    // XRC: XRCETH in requests
+    if (opcode[7:5] == 3'h5) words = operation_words(operation, response ? more : more + 1);
+    return {1'b0, words, 2'b00};
   endfunction
 
-  // Collect beats until the headers are there.
+  // s: beats as they come, and what stands where a type may stand: behind no tag, one, two
+  localparam int unsigned Types = 3;
+  typedef struct packed {
+    logic tag;
+    logic ip4;
+    logic ip6;
+    logic longer;  // its headers may not end in the first half of HeadBytes
+  } type_t;
   logic [DATA_W-1:0] beats[Beats];
+  type_t [Types-1:0] types;
   logic [BeatW:0] next_beat;  // Beats: all taken
-  logic emitted;
   logic [63:0] stamp;
   logic [31:0] packet_id;
+  logic s_valid, s_last, s_half, s_whole;
+  logic [7:0] s_bytes;
 
+  function automatic type_t type_at(input logic [15:0] ethertype, input logic [3:0] ihl,
+                                    input int unsigned l2_len);
+    type_t t;
+    t.tag = is_tag(ethertype);
+    t.ip4 = ethertype == TypeIpv4;
+    t.ip6 = ethertype == TypeIpv6;
+    t.longer = t.ip6 || (t.ip4 && 32'(ihl) * 4 > HeadBytes / 2 - L4Bytes - l2_len);
+    return t;
+  endfunction
+
+  always_ff @(posedge clk) begin
+    automatic logic [BeatW:0] beat = in_sof ? '0 : next_beat;
+    s_valid <= in_valid && !rst;
+    if (in_valid) begin
+      s_last  <= in_last;
+      s_half  <= beat == (BeatW + 1)'(Beats / 2 - 1) && in_keep[BeatBytes-1];
+      s_whole <= beat == (BeatW + 1)'(Beats - 1) && in_keep[BeatBytes-1];
+      s_bytes <= 8'(beat) * 8'(BeatBytes) + 8'(kept_bytes(64'(in_keep)));
+      if (!beat[BeatW]) beats[BeatW'(beat)] <= in_data;
+      for (int unsigned i = 0; i < Types; i++) begin
+        automatic int unsigned at = (12 + 4 * i) % BeatBytes;
+        if (in_sof) types[i] <= '0;
+        if (beat == (BeatW + 1)'((12 + 4 * i) / BeatBytes) && in_keep[at+1])
+          types[i] <= type_at(be16(in_data[8*at+:16]), in_data[8*(at+2)+:4], 14 + 4 * i);
+      end
+      if (in_sof) begin
+        stamp <= in_stamp;
+        packet_id <= in_packet_id;
+      end
+      next_beat <= beat == (BeatW + 1)'(Beats) ? beat : beat + 1'b1;
+    end
+    if (rst) next_beat <= '0;
+  end
+
+  // a: the IP header cut out, once the headers are there
   typedef struct packed {
     logic [63:0] stamp;
     logic [31:0] packet_id;
     logic [4:0]  l2_len;     // 14, 18, 22
     logic        cut;        // no whole Ethernet header
-    logic [15:0] ethertype;
-    logic        ended;      // `bytes` is the length of the frame
-    logic [7:0]  bytes;
+    logic        is4;
+    logic        is6;
+    logic [3:0]  ihl;        // of the IP header, in words of 4 bytes
+    logic [15:5] ihl_is;     // the same, one bit for each length
+    logic        ended;      // there are no more bytes
+    logic [7:0]  rest;       // bytes behind the Ethernet header
+    logic [7:0]  room;       // the same without IPv6's header, whose length is of what follows
     l3_t         l3;
   } a_t;
   logic a_valid;
   a_t   a;
+  logic emitted, one_tag, two_tags, is4, is6, longer, enough;
+  assign one_tag = types[0].tag;
+  assign two_tags = types[0].tag && types[1].tag;
+  assign is4 = two_tags ? types[2].ip4 : one_tag ? types[1].ip4 : types[0].ip4;
+  assign is6 = two_tags ? types[2].ip6 : one_tag ? types[1].ip6 : types[0].ip6;
+  assign longer = two_tags ? types[2].longer : one_tag ? types[1].longer : types[0].longer;
+  // Half of the bytes do, but for IPv6 and for many tags and options.
+  assign enough = s_whole || (s_half && !longer);
 
   always_ff @(posedge clk) begin
-    if (rst) begin
-      next_beat <= '0;
-      emitted   <= 1'b0;
-      a_valid   <= 1'b0;
-    end else begin
-      a_valid <= 1'b0;
-      if (in_valid && (in_sof || !emitted)) begin
-        automatic logic [BeatW:0] beat = in_sof ? '0 : next_beat;
-        automatic logic [7:0] bytes = 8'(beat) * 8'(BeatBytes) + 8'($countones(in_keep));
-        automatic head_t head = '0;
-        automatic logic [4:0] l2_len = 5'd14;
-        automatic logic [15:0] ethertype;
-        automatic logic [3:0] ihl;
-        automatic logic enough;
-        for (int i = 0; i < int'(Beats); i++)
-        head[i*DATA_W+:DATA_W] = (BeatW + 1)'(i) == beat ? in_data : beats[i];
-        ethertype = be16(head[8*12+:16]);
-        ihl = head[8*14+:4];
-        if (bytes >= 8'd14 && is_tag(ethertype)) begin
-          l2_len = 5'd18;
-          ethertype = be16(head[8*16+:16]);
-          ihl = head[8*18+:4];
-          if (bytes >= 8'd18 && is_tag(ethertype)) begin
-            l2_len = 5'd22;
-            ethertype = be16(head[8*20+:16]);
-            ihl = head[8*22+:4];
-          end
-        end
-        // Half of the bytes do, but for IPv6 and for many tags and options.
-        enough = bytes == 8'(HeadBytes) || (bytes == 8'(HeadBytes / 2) && ethertype != TypeIpv6 &&
-            (ethertype != TypeIpv4 || 8'(l2_len) + 8'({ihl, 2'b00}) <= 8'(HeadBytes / 2 - L4Bytes)));
-        if (in_last || enough) begin
-          a_valid <= 1'b1;
-          a.stamp <= in_sof ? in_stamp : stamp;
-          a.packet_id <= in_sof ? in_packet_id : packet_id;
-          a.l2_len <= l2_len;
-          a.cut <= bytes < 8'(l2_len);
-          a.ethertype <= ethertype;
-          a.ended <= in_last;
-          a.bytes <= bytes;
-          unique case (l2_len)
-            5'd14:   a.l3 <= head[8*14+:8*L3Bytes];
-            5'd18:   a.l3 <= head[8*18+:8*L3Bytes];
-            default: a.l3 <= head[8*22+:8*L3Bytes];
-          endcase
-        end else begin
-          beats[beat[BeatW-1:0]] <= in_data;
-        end
-        if (in_sof) begin
-          stamp <= in_stamp;
-          packet_id <= in_packet_id;
-        end
-        next_beat <= beat + 1'b1;
-        emitted   <= enough && !in_last;
-      end
-      if (in_valid && in_last) emitted <= 1'b0;
+    a_valid <= s_valid && (s_last || enough) && !emitted && !rst;
+    if (s_valid) emitted <= !s_last && (enough || emitted);
+    if (rst) emitted <= 1'b0;
+    if (s_valid && (s_last || s_half || s_whole) && !emitted) begin
+      automatic head_t head;
+      automatic logic [4:0] l2_len = two_tags ? 5'd22 : one_tag ? 5'd18 : 5'd14;
+      automatic logic [3:0] ihl;
+      for (int i = 0; i < int'(Beats); i++) head[i*DATA_W+:DATA_W] = beats[i];
+      ihl = two_tags ? head[8*22+:4] : one_tag ? head[8*18+:4] : head[8*14+:4];
+      if (is6) ihl = 4'd10;
+      a.stamp <= stamp;
+      a.packet_id <= packet_id;
+      a.l2_len <= l2_len;
+      a.cut <= s_bytes < 8'(l2_len);
+      a.is4 <= is4;
+      a.is6 <= is6;
+      a.ihl <= ihl;
+      for (int i = 5; i < 16; i++) a.ihl_is[i] <= ihl == 4'(i);
+      a.ended <= s_last;
+      a.rest <= s_bytes - 8'(l2_len);
+      a.room <= s_bytes - 8'(l2_len) - (is6 ? 8'd40 : 8'd0);
+      a.l3 <= two_tags ? head[8*22+:8*L3Bytes] : one_tag ? head[8*18+:8*L3Bytes] :
+          head[8*14+:8*L3Bytes];
     end
   end
 
@@ -169,9 +197,13 @@ module mw_parse
   typedef struct packed {
     logic [63:0]  stamp;
     logic [31:0]  packet_id;
-    logic         malformed;
-    logic         is_ip;
-    logic         is_ip6;
+    logic         cut;
+    logic         is4;
+    logic         is6;
+    logic         bad_header;      // its version or its length can't be
+    logic         bad_length;      // the packet is shorter than its header
+    logic         short_header;    // the frame ends in it
+    logic         short_data;      // the frame ends before the packet
     logic         first_fragment;
     logic [7:0]   l3_offset;
     logic [7:0]   l4_offset;
@@ -188,43 +220,41 @@ module mw_parse
   always_ff @(posedge clk) begin
     b_valid <= a_valid && !rst;
     if (a_valid) begin
-      automatic logic is4 = !a.cut && a.ethertype == TypeIpv4;
-      automatic logic is6 = !a.cut && a.ethertype == TypeIpv6;
-      automatic logic [3:0] ihl = is6 ? 4'd10 : a.l3[3:0];  // in 4 bytes; 40 bytes for IPv6
-      automatic logic [5:0] header = {ihl, 2'b00};
+      automatic logic [5:0] header = {a.ihl, 2'b00};
       automatic logic [15:0] total_len = be16(a.l3[8*2+:16]);
-      automatic logic [15:0] l4_len = is6 ? be16(a.l3[8*4+:16]) : total_len - 16'(header);
-      automatic logic [16:0] needed = 17'(a.l2_len) + 17'(header) + 17'(l4_len);
-      automatic logic [7:0] protocol = is6 ? a.l3[8*6+:8] : a.l3[8*9+:8];
-      automatic logic more = is4 && a.l3[8*6+5];
-      automatic logic later_fragment = is4 && {a.l3[8*6+:5], a.l3[8*7+:8]} != '0;
-      automatic
-      logic
-      bad = a.l3[7:4] != (is6 ? 4'd6 : 4'd4) || ihl < 4'd5 ||
-          (is4 && total_len < 16'(header)) || a.bytes < 8'(a.l2_len) + 8'(header) ||
-          (a.ended && needed > 17'(a.bytes));
+      automatic logic [15:0] payload_len = be16(a.l3[8*4+:16]);
+      automatic logic [16:0] behind = 17'(total_len) - 17'(header);
+      automatic logic more = a.is4 && a.l3[8*6+5];
+      automatic logic later_fragment = a.is4 && {a.l3[8*6+:5], a.l3[8*7+:8]} != '0;
+      automatic logic is_tcp = (a.is6 ? a.l3[8*6+:8] : a.l3[8*9+:8]) == ProtocolTcp;
+      automatic logic is_udp = (a.is6 ? a.l3[8*6+:8] : a.l3[8*9+:8]) == ProtocolUdp;
       b.stamp <= a.stamp;
       b.packet_id <= a.packet_id;
-      b.malformed <= a.cut || ((is4 || is6) && bad);
-      b.is_ip <= (is4 || is6) && !bad;
-      b.is_ip6 <= is6 && !bad;
+      b.cut <= a.cut;
+      b.is4 <= a.is4;
+      b.is6 <= a.is6;
+      b.bad_header <= a.l3[7:4] != (a.is6 ? 4'd6 : 4'd4) || a.ihl < 4'd5;
+      b.bad_length <= a.is4 && behind[16];
+      b.short_header <= a.rest < 8'(header);
+      b.short_data <= a.ended && (a.is6 ? payload_len : total_len) > 16'(a.room);
       b.first_fragment <= more && !later_fragment;
       b.l3_offset <= 8'(a.l2_len);
-      b.l4_offset <= 8'(a.l2_len) + ((is4 || is6) && !bad ? 8'(header) : 8'd0);
-      b.l4_len <= l4_len;
-      b.tcp <= (is4 || is6) && !bad && !later_fragment && protocol == ProtocolTcp;
-      b.udp <= (is4 || is6) && !bad && !later_fragment && protocol == ProtocolUdp;
-      b.src <= is6 ? be128(a.l3[8*8+:128]) : 128'(be32(a.l3[8*12+:32]));
-      b.dst <= is6 ? be128(a.l3[8*24+:128]) : 128'(be32(a.l3[8*16+:32]));
-      for (int i = 5; i < 16; i++) if (ihl == 4'(i)) b.l4 <= a.l3[8*4*i+:8*L4Bytes];
+      b.l4_offset <= 8'(a.l2_len) + 8'(header);
+      b.l4_len <= a.is6 ? payload_len : behind[15:0];
+      b.tcp <= is_tcp && !later_fragment;
+      b.udp <= is_udp && !later_fragment;
+      b.src <= a.is6 ? be128(a.l3[8*8+:128]) : 128'(be32(a.l3[8*12+:32]));
+      b.dst <= a.is6 ? be128(a.l3[8*24+:128]) : 128'(be32(a.l3[8*16+:32]));
+      for (int i = 5; i < 16; i++) if (a.ihl_is[i]) b.l4 <= a.l3[8*4*i+:8*L4Bytes];
     end
   end
 
   // c: the transport header read, its length known
   typedef struct packed {
     header_t     hdr;
-    logic [15:0] l4_len;   // what the transport says that it takes
-    logic [7:0]  l4_used;  // header, extensions and trailer
+    logic [15:0] l4_len;     // what the transport says that it takes
+    logic [7:0]  l4_header;  // with extensions
+    logic [7:0]  l4_used;    // and trailer
     logic        bad;
   } c_t;
   logic c_valid;
@@ -233,11 +263,14 @@ module mw_parse
   always_ff @(posedge clk) begin
     c_valid <= b_valid && !rst;
     if (b_valid) begin
-      automatic logic roce = b.udp && be16(b.l4[8*2+:16]) == PortRoce && !b.first_fragment;
+      automatic logic is_ip = b.is4 || b.is6;
+      automatic logic bad = b.bad_header || b.bad_length || b.short_header || b.short_data;
+      automatic logic tcp = is_ip && b.tcp && !bad;
+      automatic logic udp = is_ip && b.udp && !bad;
+      automatic logic roce = udp && be16(b.l4[8*2+:16]) == PortRoce && !b.first_fragment;
       automatic logic [15:0] udp_len = be16(b.l4[8*4+:16]);
       automatic logic [7:0] opcode = b.l4[8*8+:8];
       automatic logic [5:0] tcp_header = {b.l4[8*12+4+:4], 2'b00};
-      automatic logic [7:0] bth_end = 8'd20 + 8'(bth_extensions(opcode));
       // AETH stands right behind BTH in the responses of RC and XRC
       automatic
       logic
@@ -246,15 +279,16 @@ module mw_parse
       c.hdr.stamp <= b.stamp;
       c.hdr.packet_id <= b.packet_id;
       c.hdr.lane <= LANE;
-      c.hdr.proto <= roce ? ProtoRoce : b.udp ? ProtoUdp : b.tcp ? ProtoTcp : ProtoOther;
-      c.hdr.malformed <= b.malformed;
-      c.hdr.is_ip <= b.is_ip;
-      c.hdr.is_ip6 <= b.is_ip6;
+      c.hdr.proto <= roce ? ProtoRoce : udp ? ProtoUdp : tcp ? ProtoTcp : ProtoOther;
+      c.hdr.malformed <= b.cut || (is_ip && bad);
+      c.hdr.is_ip <= is_ip && !bad;
+      c.hdr.is_ip6 <= b.is6 && !bad;
       c.hdr.l3_offset <= b.l3_offset;
-      c.hdr.l4_offset <= b.l4_offset;
+      c.hdr.l4_offset <= is_ip && !bad ? b.l4_offset : b.l3_offset;
+      c.hdr.payload_offset <= '0;
       c.hdr.payload_len <= '0;
-      c.hdr.src <= b.is_ip ? b.src : '0;
-      c.hdr.dst <= b.is_ip ? b.dst : '0;
+      c.hdr.src <= is_ip && !bad ? b.src : '0;
+      c.hdr.dst <= is_ip && !bad ? b.dst : '0;
       c.hdr.sport <= be16(b.l4[8*0+:16]);
       c.hdr.dport <= be16(b.l4[8*2+:16]);
       c.hdr.qpn <= '0;
@@ -262,33 +296,33 @@ module mw_parse
       c.hdr.f1 <= '0;
       c.hdr.f2 <= '0;
       c.hdr.flags <= '0;
-      if (b.tcp) begin
-        c.hdr.payload_offset <= b.l4_offset + 8'(tcp_header);
+      if (tcp) begin
         c.hdr.f0 <= be32(b.l4[8*4+:32]);
         c.hdr.f1 <= be32(b.l4[8*8+:32]);
         c.hdr.f2 <= be16(b.l4[8*14+:16]);
         c.hdr.flags <= b.l4[8*13+:8];
         c.l4_len <= b.l4_len;
+        c.l4_header <= 8'(tcp_header);
         c.l4_used <= 8'(tcp_header);
         c.bad <= tcp_header < 6'd20;
       end else if (roce) begin
-        c.hdr.payload_offset <= b.l4_offset + bth_end;
         c.hdr.qpn <= {b.l4[8*13+:8], b.l4[8*14+:8], b.l4[8*15+:8]};
         c.hdr.f0 <= {opcode, b.l4[8*17+:8], b.l4[8*18+:8], b.l4[8*19+:8]};
         c.hdr.f1 <= aeth ? be32(b.l4[8*20+:32]) : '0;
         c.hdr.f2 <= {b.l4[8*9+:8], b.l4[8*12+6+:2], b.l4[8*16+7], 5'b0};
         c.l4_len <= udp_len;
-        c.l4_used <= bth_end + 8'd4;  // and ICRC
+        c.l4_header <= bth_bytes(opcode, 0);
+        c.l4_used <= bth_bytes(opcode, 1);  // ICRC
         c.bad <= b.l4_len < udp_len;
-      end else if (b.udp) begin
+      end else if (udp) begin
         // The length of a fragmented datagram is that of the whole.
-        c.hdr.payload_offset <= b.l4_offset + 8'd8;
         c.l4_len <= b.first_fragment ? b.l4_len : udp_len;
+        c.l4_header <= 8'd8;
         c.l4_used <= 8'd8;
         c.bad <= b.l4_len < udp_len && !b.first_fragment;
       end else begin
-        c.hdr.payload_offset <= b.l4_offset;
         c.l4_len <= '0;
+        c.l4_header <= '0;
         c.l4_used <= '0;
         c.bad <= 1'b0;
       end
@@ -299,6 +333,7 @@ module mw_parse
     out_valid <= c_valid && !rst;
     if (c_valid) begin
       out_hdr <= c.hdr;
+      out_hdr.payload_offset <= c.hdr.l4_offset + c.l4_header;
       out_hdr.payload_len <= c.l4_len - 16'(c.l4_used);
       if (c.hdr.proto == ProtoOther) begin
         out_hdr.sport <= '0;

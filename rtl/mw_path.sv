@@ -152,7 +152,7 @@ module mw_path
   logic [13:0] in_bytes, in_length, l_length;  // in_bytes: in beats before this one
   always_comb begin
     in_length = '0;
-    if (in_valid && in_last) in_length = (in_sof ? '0 : in_bytes) + 14'($countones(in_keep));
+    if (in_valid && in_last) in_length = (in_sof ? '0 : in_bytes) + 14'(kept_bytes(64'(in_keep)));
   end
   always_ff @(posedge clk) if (in_valid) in_bytes <= (in_sof ? '0 : in_bytes) + 14'(Bytes);
 

@@ -263,6 +263,12 @@ package mw_pkg;
     logic [31:0] icrc_flip;   // bits that change, first byte low
   } mend_t;  // 66
 
+  // Bytes of a beat, which is filled from its first byte on.
+  function automatic logic [6:0] kept_bytes(input logic [63:0] keep);
+    kept_bytes = {keep[63], 6'd0};
+    for (int i = 0; i < 63; i++) if (keep[i] && !keep[i+1]) kept_bytes |= 7'(i + 1);
+  endfunction
+
   function automatic logic has_ip_checksum(input layout_t l);
     return l.is_ip && !l.is_ip6;
   endfunction
