@@ -66,7 +66,10 @@ module mw_tap
   // Frames that may be between admission and this module when tap_room falls.
   localparam int unsigned Slack = 16;
 
+  // Of a frame in the snapshot buffer: at 64 bits the words, at 512 the units.
+  typedef logic [10:0] pieces_t;
   typedef struct packed {
+    pieces_t     pieces;
     logic [15:0] length;
     logic        error;
     logic        truncated;
@@ -84,11 +87,12 @@ module mw_tap
   logic [SNAP_LOG2:0] snap_wr, snap_wr_next, snap_whole, snap_rd;
   logic snap_beat, snap_full;
   logic place_taken, place_left;
+  pieces_t frame_pieces, pieces;
 
   assign done_bytes = in_sof ? 16'd0 : frame_length;
   always_comb begin
     length = '0;
-    if (in_valid) length = done_bytes + (in_last ? 16'($countones(in_keep)) : 16'(Bytes));
+    if (in_valid) length = done_bytes + (in_last ? 16'(kept_bytes(64'(in_keep))) : 16'(Bytes));
   end
   assign wanted = in_sof ? in_wanted : frame_wanted;
   assign taken = in_sof ? in_wanted && places != (QUEUE_LOG2 + 1)'(Queue) : frame_taken;
@@ -104,15 +108,26 @@ module mw_tap
     if (snap_beat) snap_wr_next = snap_full ? snap_whole : snap_wr + 1'b1;
   end
 
-  function automatic logic [DATA_W-1:0] kept(input logic [DATA_W-1:0] data,
-                                             input logic [Bytes-1:0] keep);
-    for (int unsigned i = 0; i < Bytes; i++) kept[i*8+:8] = keep[i] ? data[i*8+:8] : 8'd0;
+  // snapshot_bytes is one of whole units.
+  always_comb begin
+    pieces = in_sof ? '0 : frame_pieces;
+    if (snap_beat) begin
+      automatic
+      logic
+      two = DATA_W == 512 && in_keep[Bytes/2] && (done_bytes | 16'd32) < snapshot_bytes;
+      pieces = pieces + (two ? 11'd2 : 11'd1);
+    end
+  end
+
+  function automatic logic [DATA_W-1:0] cut(input logic [DATA_W-1:0] data,
+                                            input logic [Bytes-1:0] keep);
+    for (int unsigned i = 0; i < Bytes; i++) cut[i*8+:8] = keep[i] ? data[i*8+:8] : 8'd0;
   endfunction
 
   logic [DATA_W-1:0] snap[SnapWords];
   always_ff @(posedge clk) begin
     if (snap_beat && !snap_full)
-      snap[snap_wr[SNAP_LOG2-1:0]] <= in_last ? kept(in_data, in_keep) : in_data;
+      snap[snap_wr[SNAP_LOG2-1:0]] <= in_last ? cut(in_data, in_keep) : in_data;
   end
 
   always_ff @(posedge clk) begin
@@ -121,6 +136,7 @@ module mw_tap
       frame_wanted <= wanted;
       frame_taken  <= taken;
       frame_fits   <= fits;
+      frame_pieces <= pieces;
     end
     if (in_valid) begin
       if (in_last) snap_whole <= snap_wr_next;
@@ -144,6 +160,7 @@ module mw_tap
   logic [63:0] stamp;
 
   assign ended_in = '{
+          pieces: pieces,
           length: length,
           error: in_error,
           truncated: in_truncated,
@@ -213,26 +230,25 @@ module mw_tap
   logic [QUEUE_LOG2:0] queue_free;
   record_t head;
   logic [31:0] head_time_hi;
-  logic [15:0] head_bytes;  // of its snapshot
+  pieces_t head_pieces;
 
   mw_fifo #(
-      .WIDTH(32 + UnitW),
+      .WIDTH($bits(pieces_t) + 32 + UnitW),
       .DEPTH_LOG2(QUEUE_LOG2)
   ) u_queue (
       .clk,
       .rst,
       .in_valid(cnt_record),
       .in_ready(queue_room),
-      .in_data({stamp[63:32], entry}),
+      .in_data({ended.pieces, stamp[63:32], entry}),
       .out_valid(queue_valid),
       .out_ready(queue_pop),
-      .out_data({head_time_hi, head}),
+      .out_data({head_pieces, head_time_hi, head}),
       .free(queue_free)
   );
 
   always_ff @(posedge clk) if (!rst) assert (queue_room || !cnt_record);
 
-  assign head_bytes = head.length < snapshot_bytes ? head.length : snapshot_bytes;
   assign place_left = queue_pop;
 
   // The next word of the snapshot buffer waits in a register.
@@ -258,13 +274,13 @@ module mw_tap
 
   logic step;  // the output register is free
   logic in_snapshot;
-  logic [8:0] units_left;
+  pieces_t pieces_left;
   logic unit_valid, unit_last, unit_take;
   logic [UnitW-1:0] unit;
 
   assign step = !out_valid || out_ready;
   assign queue_pop = step && !in_snapshot && queue_valid;
-  assign unit_last = units_left == 9'd1;
+  assign unit_last = pieces_left == 11'd1;
   assign unit_take = step && in_snapshot && unit_valid;
 
   if (DATA_W == 512) begin : g_split
@@ -273,25 +289,26 @@ module mw_tap
     assign unit = upper ? word[511:256] : word[255:0];
     assign word_pop = unit_take && (upper || unit_last);
     always_ff @(posedge clk) begin
+      if (queue_pop) pieces_left <= head_pieces;
+      else if (unit_take) pieces_left <= pieces_left - 1'b1;
       if (unit_take) upper <= !upper && !unit_last;
       if (rst) upper <= 1'b0;
     end
   end else begin : g_gather
-    logic [10:0] words_left;
     logic [1:0] place;
     logic [UnitW-1:0] gathered;  // zero from `place` on
     logic complete;
-    assign complete = place == 2'd3 || words_left == 11'd1;
+    assign complete = place == 2'd3 || pieces_left == 11'd1;
     assign unit_valid = word_valid && complete;
     assign unit = gathered | UnitW'(word) << {place, 6'd0};
     assign word_pop = in_snapshot && word_valid && (complete ? step : 1'b1);
     always_ff @(posedge clk) begin
       if (queue_pop) begin
-        words_left <= 11'((head_bytes + 16'd7) >> 3);
-        gathered   <= '0;
+        pieces_left <= head_pieces;
+        gathered <= '0;
       end else if (word_pop) begin
-        words_left <= words_left - 1'b1;
-        gathered   <= complete ? '0 : unit;
+        pieces_left <= pieces_left - 1'b1;
+        gathered <= complete ? '0 : unit;
       end
       if (rst) place <= '0;
       else if (word_pop) place <= complete ? 2'd0 : place + 1'b1;
@@ -303,11 +320,9 @@ module mw_tap
       out_data <= head;
       out_time_hi <= head_time_hi;
       out_last <= !head.snapshot;
-      units_left <= 9'((head_bytes + 16'd31) >> 5);
     end else if (unit_take) begin
-      out_data   <= unit;
-      out_last   <= unit_last;
-      units_left <= units_left - 1'b1;
+      out_data <= unit;
+      out_last <= unit_last;
     end
     if (step) begin
       out_valid <= queue_pop || unit_take;

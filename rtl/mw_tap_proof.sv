@@ -29,7 +29,7 @@
 // mutant: mw_tap: in_wanted && places != (QUEUE_LOG2 + 1)'(Queue) => in_wanted
 // mutant: mw_tap: assign place_left = queue_pop => assign place_left = cnt_record
 // mutant: mw_tap: done_bytes < snapshot_bytes => done_bytes <= snapshot_bytes
-// mutant: mw_tap: in_last ? kept(in_data, in_keep) : in_data => in_data
+// mutant: mw_tap: in_last ? cut(in_data, in_keep) : in_data => in_data
 // mutant: mw_tap: snap_full ? snap_whole : snap_wr + 1'b1 => snap_wr + 1'b1
 // mutant: mw_tap: missed: taken && !fits => missed: taken && !frame_fits
 // mutant: mw_tap: pair = ended_valid && record_valid => pair = ended_valid
@@ -38,7 +38,8 @@
 // mutant: mw_tap: tap_room <= ended_free > => tap_room <= places == '0 && ended_free >
 // mutant: mw_tap: word_valid && (complete ? step : 1'b1) => word_valid
 // mutant: mw_tap: place <= complete ? 2'd0 : place + 1'b1 => place <= place + 1'b1
-// mutant: mw_tap: words_left <= 11'((head_bytes + 16'd7) >> 3) => words_left <= 11'(head_bytes >> 3)
+// mutant: mw_tap: pieces = in_sof ? '0 : => pieces =
+// mutant: mw_tap: in_keep[Bytes/2] && (done => (done
 // mutant: mw_tap: assign step = !out_valid || out_ready => assign step = 1'b1
 // mutant: mw_tap: (!ended_valid && ended_free != (INFLIGHT_LOG2 + 1)'(Inflight)) || =>
 module mw_tap_proof
@@ -199,6 +200,8 @@ module mw_tap_proof
   assign bytes = !has_snapshot ? '0 : length < cap ? length : cap;
   assign words = snap_t'((32'(bytes) + Bytes - 1) / Bytes);
   assign total = 9'((bytes + 16'd31) >> 5);
+  logic [10:0] pieces;
+  assign pieces = DATA_W == 64 ? 11'(words) : 11'(total);
   always_comb begin
     entry = record;
     entry.time_lo = stamp[31:0];
@@ -327,17 +330,20 @@ module mw_tap_proof
       assert (!mw_tap.u_ended.proof.watched ||
               (anyconst_frame == pairs + 32'(mw_tap.u_ended.proof.ahead) &&
                mw_tap.u_ended.proof.word ==
-                   {length, error, truncated, wanted, taken, has_snapshot, taken && full}));
+                   {has_snapshot ? pieces : mw_tap.u_ended.proof.word[32-:11],
+                    length, error, truncated, wanted, taken, has_snapshot, taken && full}));
       aux_record :
       assert (!mw_tap.u_record.proof.watched ||
               (anyconst_frame == pairs + 32'(mw_tap.u_record.proof.ahead) &&
                mw_tap.u_record.proof.word == {stamp, record}));
       aux_queue :
-      assert (!mw_tap.u_queue.proof.watched || mw_tap.u_queue.proof.word == {stamp[63:32], entry});
+      assert (!mw_tap.u_queue.proof.watched || mw_tap.u_queue.proof.word ==
+              {has_snapshot ? pieces : mw_tap.u_queue.proof.word[UnitW+42-:11], stamp[63:32], entry});
       aux_inside :
       assert (!began || ended || (inside_in && wanted == mw_tap.frame_wanted &&
               taken == mw_tap.frame_taken && (!taken || full == !mw_tap.frame_fits) &&
-              length == mw_tap.frame_length && begun == anyconst_frame + 1));
+              length == mw_tap.frame_length && begun == anyconst_frame + 1 &&
+              (!has_snapshot || pieces == mw_tap.frame_pieces)));
       aux_beats :
       assert (!inside_in || (beats != '0 && 32'(beats) <= MaxBeats &&
               mw_tap.frame_length == 16'(beats) * 16'(Bytes)));
@@ -360,8 +366,7 @@ module mw_tap_proof
       aux_popped :
       assert (!current || !right || (consumed == start + used && used <= words && 32'(words - used) <=
               32'(snap_t'(snap_whole - snap_rd)) + 32'(word_valid)));
-      aux_units :
-      assert (!current || !in_snapshot || (mw_tap.units_left == total - parts && parts < total));
+      aux_units : assert (!current || !in_snapshot || parts < total);
       aux_rest : assert (!current || in_snapshot || parts == total);
       aux_byte :
       assert (!at_hand || (byte_ahead == '0 && word_valid ? lane(
@@ -380,7 +385,8 @@ module mw_tap_proof
         aux_upper : assert (in_snapshot || !mw_tap.g_split.upper);
         aux_used :
         assert (!current || !in_snapshot ||
-                (used == snap_t'(parts >> 1) && mw_tap.g_split.upper == parts[0]));
+                (used == snap_t'(parts >> 1) && mw_tap.g_split.upper == parts[0] &&
+                 mw_tap.pieces_left == 11'(total - parts)));
       end
     end
   end else begin : g_gather
@@ -390,7 +396,7 @@ module mw_tap_proof
       if (!rst) begin
         aux_used :
         assert (!current || !in_snapshot || (used == snap_t'({parts, mw_tap.g_gather.place}) &&
-                mw_tap.g_gather.words_left == 11'(words - used) && used < words));
+                mw_tap.pieces_left == 11'(words - used) && used < words));
         aux_place : assert (in_snapshot || mw_tap.g_gather.place == '0);
         aux_zero :
         assert (!in_snapshot || (mw_tap.g_gather.gathered >> {mw_tap.g_gather.place, 6'd0}) == '0);
