@@ -103,7 +103,7 @@ module mw_act
 
   // ---- The plan. A frame that waits only for mw_mend is delayed by that much less.
   logic load, waits, waiting;
-  logic [63:0] since;
+  logic [63:0] due;
   assign waits = v_valid && v_mends && !mend_valid;
   assign v_ready = (!plan_valid || plan_take) && !waits;
   assign load = v_valid && v_ready;
@@ -111,7 +111,6 @@ module mw_act
 
   always_ff @(posedge clk) begin
     if (load) begin
-      automatic logic [39:0] waited = waiting ? 40'(time_ns - since) : '0;
       automatic logic is4 = has_ip_checksum(v.layout);
       automatic logic has4 = has_l4_checksum(v.layout);
       automatic logic roce = v.layout.proto == ProtoRoce;
@@ -119,7 +118,7 @@ module mw_act
       automatic
       offset_t
       l4_sum = 14'(v.layout.l4_offset) + (v.layout.proto == ProtoTcp ? 14'd16 : 14'd6);
-      automatic offset_t end_at = data_end(v.layout, v.rec.payload_len);
+      automatic offset_t end_at = v.layout.data_end;
       automatic write_t write = write_of(v.layout, v.action);
       automatic logic changes_byte = v.action.corrupt && has_base(v.layout, v.action.corrupt_base);
       automatic
@@ -132,7 +131,8 @@ module mw_act
       icrc_flip = (v_mends ? mend.icrc_flip : '0) ^ {32{v.action.break_icrc}};
       plan_drop <= v.action.drop;
       plan_delay <= v.action.delay && v.action.delay_ns != '0;
-      plan_delay_ns <= v.action.delay_ns > waited ? v.action.delay_ns - waited : 40'd1;
+      plan_delay_ns <= v.action.delay_ns;
+      if (waiting) plan_delay_ns <= time_ns < due ? 40'(due - time_ns) : 40'd1;
       plan_touched <= v.touched;
       plan_rec <= v.rec;
       plan_action <= v.action;
@@ -186,11 +186,11 @@ module mw_act
       break_ip <= is4 && v.action.break_ip;
       break_l4 <= has4 && v.action.break_l4;
       break_icrc <= roce && v.action.break_icrc;
-      whole <= v.action.truncate || (write.valid && 32'(write.at) + 32'd7 >= SureBytes) ||
+      whole <= v.action.truncate || (write.valid && 32'(write.at) >= SureBytes - 7) ||
           (changes_byte && 32'(corrupt_at) >= SureBytes) ||
-          (roce && (v.action.mend_icrc || v.action.break_icrc) && 32'(end_at) + 32'd3 >= SureBytes);
+          (roce && (v.action.mend_icrc || v.action.break_icrc) && 32'(end_at) >= SureBytes - 3);
     end
-    if (waits && !plan_valid && at_hand && !waiting) since <= time_ns;
+    if (waits && !plan_valid && at_hand && !waiting) due <= time_ns + 64'(v.action.delay_ns);
     waiting <= waits && !plan_valid && (at_hand || waiting) && !rst;
     if (plan_take) plan_valid <= 1'b0;
     if (load) plan_valid <= 1'b1;

@@ -380,6 +380,7 @@ struct Bench {
             Verdict v;
             v.action = g.act, v.touched = true, v.is_ip = g.is_ip, v.is_ip6 = g.ip6;
             v.l3_offset = g.l3, v.l4_offset = g.l4, v.payload_offset = g.payload;
+            v.data_end = std::min(g.payload + g.payload_len, unsigned(MaxFrame));
             v.proto = v.rec.proto = g.proto, v.malformed = v.rec.malformed = g.malformed, v.rec.payload_len = g.payload_len;
             v.io(Bits(t.v.data()), true);
             verdicts.pop_front();

@@ -87,6 +87,8 @@ module mw_match
   logic seek_valid, seek_pop, pass_pop;
   logic [INFLIGHT_LOG2:0] seek_free, pass_free;
   logic rules_active, rules_room, rules_busy, rules_clear_busy;
+  logic [16:0] data_end;
+  assign data_end = 17'(in_hdr.payload_offset) + 17'(in_hdr.payload_len);
 
   always_comb begin
     pass_in = '0;
@@ -121,7 +123,8 @@ module mw_match
           malformed: in_hdr.malformed,
           l3_offset: in_hdr.l3_offset,
           l4_offset: in_hdr.l4_offset,
-          payload_offset: in_hdr.payload_offset
+          payload_offset: in_hdr.payload_offset,
+          data_end: data_end > 17'(MaxFrame) ? 14'(MaxFrame) : data_end[13:0]
       };
       pass_in.rec.slot = SlotNone;
       pass_in.rec.tcp_flags = in_hdr.flags;

@@ -143,6 +143,7 @@ struct Model {
         v.stamp = h.stamp, v.is_ip = h.is_ip && !h.malformed, v.is_ip6 = h.is_ip6;
         v.proto = h.proto, v.malformed = h.malformed;
         v.l3_offset = h.l3_offset, v.l4_offset = h.l4_offset, v.payload_offset = h.payload_offset;
+        v.data_end = std::min(h.payload_offset + h.payload_len, 10240);
         Record& r = v.rec;
         r.lane = false, r.proto = h.proto, r.kind = k.kind, r.below = k.below, r.is_ip6 = h.is_ip6, r.malformed = h.malformed;
         r.packet_id = h.packet_id, r.conn = k.conn, r.payload_len = h.payload_len, r.f0 = h.f0, r.f1 = h.f1, r.f2 = h.f2;

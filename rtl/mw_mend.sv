@@ -175,7 +175,7 @@ module mw_mend
             proto: v.layout.proto,
             l3: v.layout.l3_offset,
             l4: v.layout.l4_offset,
-            data_end: data_end(v.layout, v.rec.payload_len),
+            data_end: v.layout.data_end,
             bound: bound,
             has_icrc: v.layout.proto == ProtoRoce && (v.action.mend_icrc || v.action.mend_l4),
             ecn: v.action.ecn && v.layout.is_ip,
@@ -235,19 +235,19 @@ module mw_mend
   function automatic word_t word_of(input logic [13:0] at);
     return word_t'(at >> 3);
   endfunction
-  function automatic logic [13:0] later(input logic [13:0] a, input logic [13:0] b);
-    return a > b ? a : b;
+  function automatic logic [10:0] beat_of(input logic [13:0] at);
+    return 11'(at / 14'(DATA_W / 8));
   endfunction
 
   logic work, ended, issue, take;
   logic [SumsLog2:0] room;  // frames that may still begin
   request_t w;
   logic [FIFO_LOG2-1:0] w_start;
-  logic [13:0] w_needed;  // last byte that must be there
+  logic [10:0] w_set, w_corrupt, w_icrc;  // the beats with the last bytes that must be there
   logic [3:0] reads, head_reads, read;
   item_t item;
   assign ended = w.number != frame || !open;
-  assign issue = work && (ended || beats > 11'(w_needed / 14'(DATA_W / 8)));
+  assign issue = work && (ended || (beats > w_set && beats > w_corrupt && beats > w_icrc));
   assign read = reads & (~reads + 1'b1);
   assign take = head_valid && room != '0 && (!work || (issue && reads == read));
   assign head_ready = take;
@@ -272,11 +272,9 @@ module mw_mend
       reads <= head_reads;
       w <= head;
       w_start <= start[head.number];
-      w_needed <= later(
-          head.set ? head.set_at + 14'd7 : '0,
-          later(
-              head.corrupt ? head.corrupt_at : '0, head.has_icrc ? head.data_end + 14'd3 : '0)
-      );
+      w_set <= head.set ? beat_of(head.set_at + 14'd7) : '0;
+      w_corrupt <= head.corrupt ? beat_of(head.corrupt_at) : '0;
+      w_icrc <= head.has_icrc ? beat_of(head.data_end + 14'd3) : '0;
     end
     if (rst) work <= 1'b0;
   end

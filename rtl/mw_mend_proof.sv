@@ -256,7 +256,11 @@ module mw_mend_proof
       aux_fresh : assert (work ? fresh == !mid[0] : !mid[0]);
       aux_icrc : assert (!work || icrc_mid[0] == (mid[0] && mw_mend.w.has_icrc));
       aux_crc : assert ((crc_valid & crc_first) == (crc_valid & ~crc_mid[16:1]));
-      aux_needed : assert (!work || mw_mend.w_needed == needed);
+      aux_needed :
+      assert (!work || (14'(mw_mend.w_set) < beats_needed && 14'(mw_mend.w_corrupt) < beats_needed &&
+              14'(mw_mend.w_icrc) < beats_needed && (14'(mw_mend.w_set) == beats_needed - 14'd1 ||
+              14'(mw_mend.w_corrupt) == beats_needed - 14'd1 ||
+              14'(mw_mend.w_icrc) == beats_needed - 14'd1)));
       aux_number : assert (mw_mend.verdict == verdicts);
       aux_watch : assert (mw_mend.i_requests.proof.watched == (came && !over) && (came || !over));
       aux_place :

@@ -193,6 +193,7 @@ struct Bench {
             Frame& f = *verdicts.front();
             Bits v;
             for (uint8_t b : f.rec) v.put(b, 8);
+            v.put(std::min(f.payload + (f.rec[14] | f.rec[15] << 8), unsigned(MaxFrame)), 14);
             v.put(f.payload, 8), v.put(f.l4, 8), v.put(f.l3, 8);
             v.put(f.rec[5] >> 4 & 1, 1), v.put(f.rec[4] >> 2 & 3, 2), v.put(f.ip6, 1), v.put(f.is_ip, 1), v.put(f.touched, 1);
             v.put(f.act.drop, 1), v.put(f.act.ecn, 1), v.put(f.act.corrupt, 1), v.put(f.act.delay, 1);

@@ -235,13 +235,14 @@ package mw_pkg;
 
   // The headers that a packet has, and where they begin: bytes from the start of the frame.
   typedef struct packed {
-    logic       is_ip;           // and not malformed
-    logic       is_ip6;
-    proto_e     proto;
-    logic       malformed;
+    logic is_ip;  // and not malformed
+    logic is_ip6;
+    proto_e proto;
+    logic malformed;
     logic [7:0] l3_offset;
     logic [7:0] l4_offset;
     logic [7:0] payload_offset;
+    logic [13:0] data_end;  // of the transport's data, where RoCE's ICRC begins; at most MaxFrame
   } layout_t;
 
   // What the matcher decides, for the frame path and the ingress tap. One a frame, in the
@@ -337,13 +338,6 @@ package mw_pkg;
     )) || (l4 && has_l4_checksum(
         l
     )) || (icrc && l.proto == ProtoRoce));
-  endfunction
-
-  // Where the transport's data ends, and RoCE's ICRC begins; capped behind a longest frame.
-  function automatic logic [13:0] data_end(input layout_t l, input logic [15:0] payload_len);
-    logic [16:0] at;
-    at = 17'(l.payload_offset) + 17'(payload_len);
-    return at > 17'(MaxFrame) ? 14'(MaxFrame) : at[13:0];
   endfunction
 
   // What mw_inject keeps of a packet besides its first bytes.

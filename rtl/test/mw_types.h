@@ -153,6 +153,7 @@ struct Action {
 
 struct Verdict {
     Record rec;
+    uint16_t data_end = 0;
     uint8_t payload_offset = 0, l4_offset = 0, l3_offset = 0;
     bool malformed = false;
     uint8_t proto = 0;
@@ -163,6 +164,7 @@ struct Verdict {
 
     void io(Bits b, bool write) {
         rec.io(b, write);
+        b.field(write, 14, data_end);
         b.field(write, 8, payload_offset), b.field(write, 8, l4_offset), b.field(write, 8, l3_offset);
         b.field(write, 1, malformed), b.field(write, 2, proto);
         b.field(write, 1, is_ip6), b.field(write, 1, is_ip), b.field(write, 1, touched);
