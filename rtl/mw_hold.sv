@@ -171,9 +171,11 @@ module mw_hold #(
 
   // ---- Whose time it is ----
   // `time_due` is a register and so one clock late; the time of the clock before makes up for it.
-  logic [63:0] time_q, key;
-  logic timed_in, timed_out, time_valid, time_due, start_more;
+  // What is due at once is so a clock later: it enters the queue by way of a register.
+  logic [63:0] time_q, key, timed_key;
+  logic timed_in, timed_valid, timed_out, time_valid, time_due, start_more;
   slot_t timed_in_slot, timed_slot;
+  logic [SLOTS_LOG2:0] timed_value;
   logic timed_joins;  // it has to wait for others, too
   logic [63:0] time_next;
   always_ff @(posedge clk) time_q <= time_ns;
@@ -186,6 +188,10 @@ module mw_hold #(
     if (take) key = time_q + (take_straight ? 64'(take_gap_ns) : 64'(take_delay_ns));
     else if (start) key = time_q + 64'(start_again.gap_ns);
   end
+  always_ff @(posedge clk) begin
+    if (timed_in) {timed_key, timed_value} <= {key, take && take_reorder, timed_in_slot};
+    timed_valid <= timed_in && !rst;
+  end
   mw_sorted_queue #(
       .KEY_W(64),
       .VALUE_W(SLOTS_LOG2 + 1),
@@ -193,9 +199,9 @@ module mw_hold #(
   ) i_timed (
       .clk,
       .rst,
-      .in_valid(timed_in),
-      .in_key(key),
-      .in_value({take && take_reorder, timed_in_slot}),
+      .in_valid(timed_valid),
+      .in_key(timed_key),
+      .in_value(timed_value),
       .out_valid(time_valid),
       .out_ready(timed_out),
       .out_key(time_next),
@@ -311,5 +317,5 @@ module mw_hold #(
   assign out_sof = step[LATENCY-1].sof;
   assign out_last = step[LATENCY-1].last;
   assign out_info = step[LATENCY-1].info;
-  assign active = issuing || time_due || turn_active || (|valid);
+  assign active = issuing || timed_valid || time_due || turn_active || (|valid);
 endmodule

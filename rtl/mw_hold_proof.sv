@@ -16,8 +16,8 @@
 //
 // uses: mw_fifo mw_sorted_queue mw_reorder
 // with: mw_hold: (DATA_W != 64 && DATA_W != 512) || =>
-// with: mw_hold: logic [63:0] time_q, key; => logic [63:0] time_q, key; logic [3:0] anyseq_key; logic anyseq_due;
-// with: mw_hold: .in_key(key) => .in_key(anyseq_key)
+// with: mw_hold: logic [63:0] time_q, key, timed_key; => logic [63:0] time_q, key, timed_key; logic [3:0] anyseq_key; logic anyseq_due;
+// with: mw_hold: .in_key(timed_key) => .in_key(anyseq_key)
 // with: mw_hold: .KEY_W(64) => .KEY_W(4)
 // with: mw_hold: .out_key(time_next) => .out_key()
 // with: mw_hold: && time_ns >= time_next => && anyseq_due
