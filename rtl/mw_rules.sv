@@ -201,21 +201,26 @@ module mw_rules
   localparam int unsigned Flight = 25;  // c0 to the results' FIFO
   localparam int unsigned ResultLog2 = 6;
   logic [ResultLog2:0] result_free;
-  logic begun, take, untried;
-  logic [RULES-1:0] hits, one, rest, left;
+  logic fit, todo_valid, take, last, head_take;
+  wait_t todo;  // `hits` without those that were taken
+  logic [RULES-1:0] rest;
 
+  // The bits above the lowest that is set.
+  function automatic logic [RULES-1:0] above_lowest(input logic [RULES-1:0] bits);
+    above_lowest = bits << 1;
+    for (int i = 1; i < int'(RULES); i *= 2) above_lowest |= above_lowest << i;
+  endfunction
+
+  // A clock late: one more may have come.
+  always_ff @(posedge clk) fit <= result_free > (ResultLog2 + 1)'(Flight + 2) && !rst;
+
+  assign take = todo_valid && fit;
+  assign head_take = !todo_valid || (take && last);
+  assign head_pop = head_valid && head_take;
   always_comb begin
-    hits = '0;
-    untried = 1'b0;
-    take = head_valid && result_free > (ResultLog2 + 1)'(Flight + 1);
-    if (take) hits = begun ? left : head.hits;
-    if (hurry && hits != '0) begin
-      untried = 1'b1;
-      hits = '0;
-    end
-    one = hits & (~hits + 1'b1);
-    rest = hits & ~one;
-    head_pop = take && rest == '0;
+    rest = '0;
+    if (take) rest = todo.hits & above_lowest(todo.hits);
+    last = rest == '0 || hurry;
   end
 
   logic [Flight:0] valid;  // by stage
@@ -224,17 +229,18 @@ module mw_rules
   facts_t c0;
   always_ff @(posedge clk) begin
     if (take) begin
-      left <= rest;
-      c0 <= head.facts;
-      c0_one <= one;
-      c0_last <= head_pop;
-      c0_untried <= untried;
-      c0_host <= head.host;
+      c0 <= todo.facts;
+      c0_one <= hurry ? '0 : todo.hits & ~rest;
+      c0_last <= last;
+      c0_untried <= hurry && todo.hits != '0;
+      c0_host <= todo.host;
+      todo.hits <= rest;
     end
-    if (take) begun <= !head_pop;
+    if (head_pop) todo <= head;
+    if (head_take) todo_valid <= head_valid;
     if (take || valid != '0) valid <= {valid[Flight-1:0], take};
     if (rst) begin
-      begun <= 1'b0;
+      todo_valid <= 1'b0;
       valid <= '0;
     end
   end
@@ -635,6 +641,6 @@ module mw_rules
     end
   end
   assign clear_busy = clearing || seen_busy || fired_busy;
-  assign busy = in_valid || s0_valid || s1_valid || s2_valid || !wait_free[INFLIGHT_LOG2] || valid != '0 ||
-      c25_push || !result_free[ResultLog2] || tbl_valid || clear_busy;
+  assign busy = in_valid || s0_valid || s1_valid || s2_valid || !wait_free[INFLIGHT_LOG2] || todo_valid ||
+      valid != '0 || c25_push || !result_free[ResultLog2] || tbl_valid || clear_busy;
 endmodule
