@@ -10,7 +10,7 @@ module mw_control
   import mw_pkg::*;
   import mw_regs_pkg::*;
 #(
-    parameter int unsigned Counters = 54  // 64-bit counters, in the order of the register map
+    parameter int unsigned Counters = 56  // 64-bit counters, in the order of the register map
 ) (
     input logic clk,
     input logic rst,
@@ -84,9 +84,9 @@ module mw_control
 );
   localparam logic [31:0] Version = {16'd0, 16'd1};  // major, minor
   localparam int unsigned PortCounters = 8;
-  localparam int unsigned LaneCounters = 19;
+  localparam int unsigned LaneCounters = 20;
   if (Counters != 2 * (PortCounters + LaneCounters)) begin : g_bad
-    $fatal(1, "mw_control: Counters must be 54, the counters of the register map");
+    $fatal(1, "mw_control: Counters must be 56, the counters of the register map");
   end
 
   in_t  regs_in;
@@ -221,18 +221,19 @@ module mw_control
       regs_in.lane[l].shortened = count[2*PortCounters+LaneCounters*l+4];
       regs_in.lane[l].delayed = count[2*PortCounters+LaneCounters*l+5];
       regs_in.lane[l].delay_full = count[2*PortCounters+LaneCounters*l+6];
-      regs_in.lane[l].reordered = count[2*PortCounters+LaneCounters*l+7];
-      regs_in.lane[l].copied = count[2*PortCounters+LaneCounters*l+8];
-      regs_in.lane[l].injected = count[2*PortCounters+LaneCounters*l+9];
-      regs_in.lane[l].inject_lost = count[2*PortCounters+LaneCounters*l+10];
-      regs_in.lane[l].malformed = count[2*PortCounters+LaneCounters*l+11];
-      regs_in.lane[l].unmatched = count[2*PortCounters+LaneCounters*l+12];
-      regs_in.lane[l].bind_full = count[2*PortCounters+LaneCounters*l+13];
-      regs_in.lane[l].records_ingress = count[2*PortCounters+LaneCounters*l+14];
-      regs_in.lane[l].records_egress = count[2*PortCounters+LaneCounters*l+15];
-      regs_in.lane[l].lost_ingress = count[2*PortCounters+LaneCounters*l+16];
-      regs_in.lane[l].lost_egress = count[2*PortCounters+LaneCounters*l+17];
-      regs_in.lane[l].lost_snapshots = count[2*PortCounters+LaneCounters*l+18];
+      regs_in.lane[l].mend_full = count[2*PortCounters+LaneCounters*l+7];
+      regs_in.lane[l].reordered = count[2*PortCounters+LaneCounters*l+8];
+      regs_in.lane[l].copied = count[2*PortCounters+LaneCounters*l+9];
+      regs_in.lane[l].injected = count[2*PortCounters+LaneCounters*l+10];
+      regs_in.lane[l].inject_lost = count[2*PortCounters+LaneCounters*l+11];
+      regs_in.lane[l].malformed = count[2*PortCounters+LaneCounters*l+12];
+      regs_in.lane[l].unmatched = count[2*PortCounters+LaneCounters*l+13];
+      regs_in.lane[l].bind_full = count[2*PortCounters+LaneCounters*l+14];
+      regs_in.lane[l].records_ingress = count[2*PortCounters+LaneCounters*l+15];
+      regs_in.lane[l].records_egress = count[2*PortCounters+LaneCounters*l+16];
+      regs_in.lane[l].lost_ingress = count[2*PortCounters+LaneCounters*l+17];
+      regs_in.lane[l].lost_egress = count[2*PortCounters+LaneCounters*l+18];
+      regs_in.lane[l].lost_snapshots = count[2*PortCounters+LaneCounters*l+19];
     end
   end
 

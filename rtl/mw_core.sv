@@ -91,7 +91,7 @@ module mw_core
     $fatal(1, "mw_core: CONNS_LOG2 must be between 4 and 15");
   end
 
-  localparam int unsigned Counters = 54;
+  localparam int unsigned Counters = 56;
   localparam int unsigned Ways = 4;
 
   // settings and state of the registers
@@ -299,7 +299,14 @@ module mw_core
     logic cnt_captured_copied, cnt_captured_injected;
     logic [1:0] done_captured;
     logic [7:0] more_captured;
-    logic cnt_tx_frame, cnt_dropped, cnt_marked, cnt_corrupted, cnt_delayed, cnt_delay_full;
+    logic
+        cnt_tx_frame,
+        cnt_dropped,
+        cnt_marked,
+        cnt_corrupted,
+        cnt_delayed,
+        cnt_delay_full,
+        cnt_mend_full;
     logic cnt_rewritten, cnt_shortened, cnt_reordered, cnt_copied, cnt_injected;
     logic [15:0] cnt_tx_bytes;
     mw_path #(
@@ -362,6 +369,7 @@ module mw_core
         .cnt_shortened,
         .cnt_delayed,
         .cnt_delay_full,
+        .cnt_mend_full,
         .cnt_reordered,
         .cnt_copied,
         .cnt_injected,
@@ -476,16 +484,16 @@ module mw_core
     // Counters of the register map: port l receives what lane l carries to port 1 - l.
     localparam int unsigned Rx = 8 * l;
     localparam int unsigned Tx = 8 * (1 - l);
-    localparam int unsigned Ln = 16 + 19 * l;
+    localparam int unsigned Ln = 16 + 20 * l;
     assign counted[l] = cnt_frame || cnt_frame_end || cnt_error || cnt_runt || cnt_truncated ||
         cnt_lost || cnt_tx_frame || cnt_dropped || cnt_marked || cnt_corrupted || cnt_rewritten ||
-        cnt_shortened || cnt_delayed || cnt_delay_full || cnt_reordered || cnt_copied ||
+        cnt_shortened || cnt_delayed || cnt_delay_full || cnt_mend_full || cnt_reordered || cnt_copied ||
         cnt_injected || inject_full[l] || inject_refused[l] || cnt_malformed || cnt_unmatched ||
         cnt_bind_full || |cnt_record || |cnt_record_lost || |cnt_snapshot_lost;
     always_comb begin
       for (int i = 0; i < 6; i++) inc[Rx+i] = '0;
       for (int i = 6; i < 8; i++) inc[Tx+i] = '0;
-      for (int i = 0; i < 19; i++) inc[Ln+i] = '0;
+      for (int i = 0; i < 20; i++) inc[Ln+i] = '0;
       if (counted[l]) begin
         inc[Rx+0]  = 16'(cnt_frame);
         inc[Rx+1]  = cnt_frame_end ? cnt_bytes : '0;
@@ -502,18 +510,19 @@ module mw_core
         inc[Ln+4]  = 16'(cnt_shortened);
         inc[Ln+5]  = 16'(cnt_delayed);
         inc[Ln+6]  = 16'(cnt_delay_full);
-        inc[Ln+7]  = 16'(cnt_reordered);
-        inc[Ln+8]  = 16'(cnt_copied);
-        inc[Ln+9]  = 16'(cnt_injected);
-        inc[Ln+10] = 16'(inject_full[l]) + 16'(inject_refused[l]);
-        inc[Ln+11] = 16'(cnt_malformed);
-        inc[Ln+12] = 16'(cnt_unmatched);
-        inc[Ln+13] = 16'(cnt_bind_full);
-        inc[Ln+14] = 16'(cnt_record[0]);
-        inc[Ln+15] = 16'(cnt_record[1]);
-        inc[Ln+16] = 16'(cnt_record_lost[0]);
-        inc[Ln+17] = 16'(cnt_record_lost[1]);
-        inc[Ln+18] = 16'(cnt_snapshot_lost[0]) + 16'(cnt_snapshot_lost[1]);
+        inc[Ln+7]  = 16'(cnt_mend_full);
+        inc[Ln+8]  = 16'(cnt_reordered);
+        inc[Ln+9]  = 16'(cnt_copied);
+        inc[Ln+10] = 16'(cnt_injected);
+        inc[Ln+11] = 16'(inject_full[l]) + 16'(inject_refused[l]);
+        inc[Ln+12] = 16'(cnt_malformed);
+        inc[Ln+13] = 16'(cnt_unmatched);
+        inc[Ln+14] = 16'(cnt_bind_full);
+        inc[Ln+15] = 16'(cnt_record[0]);
+        inc[Ln+16] = 16'(cnt_record[1]);
+        inc[Ln+17] = 16'(cnt_record_lost[0]);
+        inc[Ln+18] = 16'(cnt_record_lost[1]);
+        inc[Ln+19] = 16'(cnt_snapshot_lost[0]) + 16'(cnt_snapshot_lost[1]);
       end
     end
 
@@ -708,7 +717,7 @@ module mw_core
 
   // Counters of the MACs' side run on; those of events start again with `clear`, those of
   // records with each capture.
-  assign count_clear = {{2{{5{capture_begin}}, {14{ctl_clear}}}}, 16'd0};
+  assign count_clear = {{2{{5{capture_begin}}, {15{ctl_clear}}}}, 16'd0};
 
   // No two tables own the same number, so answers can be ORed.
   assign tbl_ack = track_ack || inject_ack || |match_ack;

@@ -357,7 +357,7 @@ struct Bench {
     uint8_t tap_done = 0;
     unsigned left = 0, marked = 0, corrupted = 0, rewritten = 0, truncated = 0;
     unsigned want[8] = {};
-    unsigned passed_over = 0;
+    unsigned passed_over = 0, mend_full = 0;
     unsigned ready_percent = 100;
     std::map<std::string, unsigned> seen;
 
@@ -389,7 +389,7 @@ struct Bench {
         t.tap_room = 1;
         t.eval();
         bool admit = t.admit;
-        marked += t.cnt_marked, corrupted += t.cnt_corrupted, rewritten += t.cnt_rewritten, truncated += t.cnt_shortened;
+        mend_full += t.cnt_mend_full, marked += t.cnt_marked, corrupted += t.cnt_corrupted, rewritten += t.cnt_rewritten, truncated += t.cnt_shortened;
         if (t.m_axis_tvalid && t.m_axis_tready) {
             unsigned n = __builtin_popcountll(t.m_axis_tkeep);
             const uint8_t* p = (const uint8_t*)&t.m_axis_tdata;
@@ -546,10 +546,11 @@ int main() {
             f->plain.resize(std::max<size_t>(60, f->in.size()));
             return f;
         };
-        b.passed_over = 0;
+        b.passed_over = b.mend_full = 0;
         const unsigned frames = 6000;
         if (!b.send("three changes in every frame", frames, 1.0, every, false)) return printf("frames were lost at line rate\n"), 1;
         printf("%-32s %u of them passed over\n", "", b.passed_over);
+        if (b.passed_over != b.mend_full) return printf("the card counts %u\n", b.mend_full), 1;
         if (b.passed_over > (Width == 64 ? frames / 2 : 0)) return printf("too many were passed over\n"), 1;
     }
     unsigned least = ~0u;

@@ -86,6 +86,7 @@ module mw_path
     output logic cnt_shortened,
     output logic cnt_delayed,
     output logic cnt_delay_full,
+    output logic cnt_mend_full,
     output logic cnt_reordered,
     output logic cnt_copied,
     output logic cnt_injected,
@@ -568,6 +569,7 @@ module mw_path
     cnt_rewritten <= issue && sof && plan_set && !rst;
     cnt_shortened <= issue && sof && cut && !rst;
     cnt_delayed <= take && plan_delay && !rst;
+    cnt_mend_full <= v_mends && mend_busy && !rst;
     cnt_reordered <= take && plan_reorder && !rst;
     cnt_delay_full <= issue && sof && plan_store && !slot_free && !rst;
     cnt_copied <= held_start && held_copy && !rst;

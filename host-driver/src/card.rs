@@ -150,6 +150,8 @@ counters! {
     delayed = DELAYED,
     /// Frames not delayed, reordered or duplicated because the store was full.
     delay_full = DELAY_FULL,
+    /// Frames that were not changed because too many waited for their checksums.
+    mend_full = MEND_FULL,
     /// Frames taken aside until others had overtaken them.
     reordered = REORDERED,
     /// Copies that left.

@@ -5,7 +5,7 @@
 
 /// First 32 bits of SHA-256 of the register map's source; the register
 /// [`MAP_HASH`] of a card that fits reads as this.
-pub const EXPECTED_MAP_HASH: u32 = 0x4bc0_3bde;
+pub const EXPECTED_MAP_HASH: u32 = 0x5757_b787;
 
 /// Bytes that the registers take in BAR 0.
 pub const SIZE: u32 = 0x500;
@@ -191,33 +191,35 @@ pub mod lane {
     pub const DELAYED: u32 = 0x28;
     /// Frames not delayed, reordered or duplicated because the store was full. 64 bits.
     pub const DELAY_FULL: u32 = 0x30;
+    /// Frames that were not changed because too many waited for their checksums. 64 bits.
+    pub const MEND_FULL: u32 = 0x38;
     /// Frames taken aside until others have gone by. 64 bits.
-    pub const REORDERED: u32 = 0x38;
+    pub const REORDERED: u32 = 0x40;
     /// Copies that left. 64 bits.
-    pub const COPIED: u32 = 0x40;
+    pub const COPIED: u32 = 0x48;
     /// Frames made by the card that left at the end of this lane. 64 bits.
-    pub const INJECTED: u32 = 0x48;
+    pub const INJECTED: u32 = 0x50;
     /// Frames that could not be made of a packet of this lane: too many at a time, or no such template. 64 bits.
-    pub const INJECT_LOST: u32 = 0x50;
+    pub const INJECT_LOST: u32 = 0x58;
     /// Frames with a header that lies or is cut. 64 bits.
-    pub const MALFORMED: u32 = 0x58;
+    pub const MALFORMED: u32 = 0x60;
     /// Frames for which not every event was looked up because the matcher was overloaded. 64 bits.
-    pub const UNMATCHED: u32 = 0x60;
+    pub const UNMATCHED: u32 = 0x68;
     /// Positions that could not be followed into their retransmissions: page table full. 64 bits.
-    pub const BIND_FULL: u32 = 0x68;
+    pub const BIND_FULL: u32 = 0x70;
     /// Ingress records written since capture started. 64 bits.
-    pub const RECORDS_INGRESS: u32 = 0x70;
+    pub const RECORDS_INGRESS: u32 = 0x78;
     /// Egress records written since capture started. 64 bits.
-    pub const RECORDS_EGRESS: u32 = 0x78;
+    pub const RECORDS_EGRESS: u32 = 0x80;
     /// Ingress records lost since capture started. 64 bits.
-    pub const LOST_INGRESS: u32 = 0x80;
+    pub const LOST_INGRESS: u32 = 0x88;
     /// Egress records lost since capture started. 64 bits.
-    pub const LOST_EGRESS: u32 = 0x88;
+    pub const LOST_EGRESS: u32 = 0x90;
     /// Records kept without their snapshot since capture started. 64 bits.
-    pub const LOST_SNAPSHOTS: u32 = 0x90;
+    pub const LOST_SNAPSHOTS: u32 = 0x98;
 
     /// Name and register of each, all 64 bits.
-    pub const ALL: [(&str, u32); 19] = [
+    pub const ALL: [(&str, u32); 20] = [
         ("dropped", DROPPED),
         ("marked", MARKED),
         ("corrupted", CORRUPTED),
@@ -225,6 +227,7 @@ pub mod lane {
         ("shortened", SHORTENED),
         ("delayed", DELAYED),
         ("delay_full", DELAY_FULL),
+        ("mend_full", MEND_FULL),
         ("reordered", REORDERED),
         ("copied", COPIED),
         ("injected", INJECTED),

@@ -3,5 +3,5 @@
 // Generated from rtl/regs/midwire.rdl by tools/regs.py; do not edit.
 package mw_map_pkg;
   // First 32 bits of SHA-256 of the register map's source.
-  localparam logic [31:0] MapHash = 32'h4bc0_3bde;
+  localparam logic [31:0] MapHash = 32'h5757_b787;
 endpackage

@@ -23,6 +23,7 @@ package mw_regs_pkg;
     logic [63:0] shortened;
     logic [63:0] delayed;
     logic [63:0] delay_full;
+    logic [63:0] mend_full;
     logic [63:0] reordered;
     logic [63:0] copied;
     logic [63:0] injected;
