@@ -7,7 +7,7 @@
 // on without a gap; stamp and id are of the first beat and stand for the whole frame. Length,
 // errors, runts and cuts are counted of every frame, lost or not.
 //
-// Assumed of the MAC: only last beats are not full.
+// Assumed of the MAC: only last beats are not full, and these are filled from their first byte on.
 //
 // induction: 2 -GDATA_W=512
 // induction: 2 -GDATA_W=64
@@ -61,6 +61,7 @@ module mw_ingress_proof
   localparam int unsigned Bytes = DATA_W / 8;
 
   always_comb if (s_axis_tvalid && !s_axis_tlast) assume (s_axis_tkeep == '1);
+  always_comb if (s_axis_tvalid) assume ((s_axis_tkeep & (s_axis_tkeep + 1'b1)) == '0);
 
   // The frame that comes in.
   logic inside_frame;  // its first beat has come, its last has not
