@@ -10,7 +10,7 @@
 //
 //   0 -> 1  find the changes of this beat, and the checksums in it
 //   1 -> 2  add what mw_mend found (RFC 1624, equation 3)
-//   2 -> 3  fold the sum, break it
+//   2 -> 3  fold the sum, break it; make masks of all other changes
 //   3 -> 4  change the beat
 module mw_act
   import mw_pkg::*;
@@ -236,12 +236,15 @@ module mw_act
     logic [1:0] lane;   // of four pairs of bytes
   } beat_sum_t;
   typedef struct packed {
+    beat_sum_t ip;
+    beat_sum_t l4;
+  } sums_at_t;
+  typedef struct packed {
     beat_words_t            set;
     beat_words_t            icrc;
     beat_byte_t             ecn;
     beat_byte_t             corrupt;
-    beat_sum_t              ip;
-    beat_sum_t              l4;
+    sums_at_t               sums;
     logic                   pad;
     logic [$clog2(Bytes):0] bytes;
   } changes_t;
@@ -281,8 +284,8 @@ module mw_act
     ;
   endfunction
   function automatic logic any(input changes_t c);
-    return c.set.hit != '0 || c.icrc.hit != '0 || c.ecn.hit || c.corrupt.hit || c.ip.hit ||
-        c.l4.hit || c.pad;
+    return c.set.hit != '0 || c.icrc.hit != '0 || c.ecn.hit || c.corrupt.hit ||
+        c.sums.ip.hit || c.sums.l4.hit || c.pad;
   endfunction
 
   // A checksum on its way through the stages.
@@ -332,30 +335,56 @@ module mw_act
     return s.udp && (s.changed || s.broken) && sum == '0 ? '1 : sum;
   endfunction
 
-  function automatic logic [63:0] word_changed(input logic [63:0] old, input place_t at,
-                                               input changes_t c, input logic [15:0] ip_sum,
-                                               input logic [15:0] l4_sum);
-    logic [63:0] x;
-    x = old;
-    if (c.ip.hit && c.ip.place == at) x[{c.ip.lane, 4'b0000}+:16] = {ip_sum[7:0], ip_sum[15:8]};
-    if (c.l4.hit && c.l4.place == at) x[{c.l4.lane, 4'b0000}+:16] = {l4_sum[7:0], l4_sum[15:8]};
+  // What all other changes make of a word behind its checksums: some bits are cleared, then some
+  // flipped. Each change clears and flips what the ones before it have left.
+  typedef struct packed {
+    logic [63:0] clear;
+    logic [63:0] flip;
+  } masks_t;
+  function automatic masks_t then_masks(input masks_t m, input logic [63:0] clear,
+                                        input logic [63:0] flip);
+    return '{clear: m.clear | clear, flip: (m.flip & ~clear) ^ flip};
+  endfunction
+  function automatic logic [63:0] at_lane(input logic [2:0] lane, input logic [7:0] bits);
+    for (int i = 0; i < 8; i++) at_lane[8*i+:8] = lane == 3'(i) ? bits : '0;
+  endfunction
+  function automatic masks_t masks_of(input changes_t c, input place_t at);
+    masks_t m;
+    m = '0;
     for (int i = 0; i < 2; i++) begin
-      if (c.icrc.hit[i] && c.icrc.place[i] == at) x = x ^ c.icrc.flip[64*i+:64];
+      if (c.icrc.hit[i] && c.icrc.place[i] == at) m = then_masks(m, '0, c.icrc.flip[64*i+:64]);
     end
     for (int i = 0; i < 2; i++) begin
       if (c.set.hit[i] && c.set.place[i] == at)
-        x = (x & ~c.set.clear[64*i+:64]) ^ c.set.flip[64*i+:64];
+        m = then_masks(m, c.set.clear[64*i+:64], c.set.flip[64*i+:64]);
     end
     if (c.ecn.hit && c.ecn.place == at)
-      x[{c.ecn.lane, 3'b000}+:8] = (x[{c.ecn.lane, 3'b000}+:8] & ~c.ecn.clear) ^ c.ecn.flip;
+      m = then_masks(m, at_lane(c.ecn.lane, c.ecn.clear), at_lane(c.ecn.lane, c.ecn.flip));
     if (c.corrupt.hit && c.corrupt.place == at)
-      x[{c.corrupt.lane, 3'b000}+:8] = x[{c.corrupt.lane, 3'b000}+:8] ^ c.corrupt.flip;
-    return x;
+      m = then_masks(m, '0, at_lane(c.corrupt.lane, c.corrupt.flip));
+    for (int i = 0; i < 8; i++)
+    if (c.pad && 8 * 32'(at) + i >= 32'(c.bytes)) {m.clear[8*i+:8], m.flip[8*i+:8]} = 16'hff00;
+    return m;
+  endfunction
+  function automatic logic [63:0] word_changed(
+      input logic [63:0] old, input place_t at, input sums_at_t where, input masks_t masks,
+      input logic [15:0] ip_sum, input logic [15:0] l4_sum);
+    logic [63:0] x;
+    x = old;
+    for (int i = 0; i < 4; i++) begin
+      if (where.ip.hit && where.ip.place == at && where.ip.lane == 2'(i))
+        x[16*i+:16] = {ip_sum[7:0], ip_sum[15:8]};
+      if (where.l4.hit && where.l4.place == at && where.l4.lane == 2'(i))
+        x[16*i+:16] = {l4_sum[7:0], l4_sum[15:8]};
+    end
+    return (x & ~masks.clear) ^ masks.flip;
   endfunction
 
   logic [3:0] valid;  // of stages 1 to 4
   logic any1, any2, any3;
-  changes_t c1, c2, c3;
+  changes_t c1, c2;
+  sums_at_t sum3;
+  masks_t [Words-1:0] masks3;
   logic [TAG_W-1:0] tag1, tag2, tag3;
   logic [DATA_W-1:0] d1, d2, d3;
   old_sum_t ip1, l41;
@@ -371,16 +400,16 @@ module mw_act
         if (any3) begin
           automatic logic [DATA_W-1:0] x;
           for (int w = 0; w < int'(Words); w++)
-          x[64*w+:64] = word_changed(d3[64*w+:64], place_t'(w), c3, ip3, l43);
-          for (int b = 0; b < int'(Bytes); b++) if (c3.pad && b >= 32'(c3.bytes)) x[8*b+:8] = '0;
+          x[64*w+:64] = word_changed(d3[64*w+:64], place_t'(w), sum3, masks3[w], ip3, l43);
           out_data <= x;
         end
       end
       if (valid[1]) begin
         if (any2) begin
-          c3  <= c2;
-          ip3 <= finished(ip2);
-          l43 <= finished(l42);
+          for (int w = 0; w < int'(Words); w++) masks3[w] <= masks_of(c2, place_t'(w));
+          sum3 <= c2.sums;
+          ip3  <= finished(ip2);
+          l43  <= finished(l42);
         end
         any3 <= any2;
         tag3 <= tag2;
@@ -405,14 +434,14 @@ module mw_act
           c.ecn = byte_of(ecn, in_index);
           c.corrupt = byte_of(corrupt, in_index);
           if (!do_corrupt) c.corrupt.hit = 1'b0;
-          c.ip = sum_of(ip, in_index);
-          c.l4 = sum_of(l4, in_index);
+          c.sums.ip = sum_of(ip, in_index);
+          c.sums.l4 = sum_of(l4, in_index);
           c.pad = in_pad;
           c.bytes = in_bytes;
           if (any(c)) begin
             c1  <= c;
-            ip1 <= sum_in(in_data, ip, c.ip);
-            l41 <= sum_in(in_data, l4, c.l4);
+            ip1 <= sum_in(in_data, ip, c.sums.ip);
+            l41 <= sum_in(in_data, l4, c.sums.l4);
           end
         end
         any1 <= any(c);

@@ -17,7 +17,7 @@
 // mutant: mw_act: any1 <= any(c); => any1 <= any1 || any(c);
 // mutant: mw_act: valid: write.valid, => valid: 1'b1,
 // mutant: mw_act: tag2 <= tag1; => if (any1) tag2 <= tag1;
-// mutant: mw_act: b >= 32'(c3.bytes) => b > 32'(c3.bytes)
+// mutant: mw_act: 8 * 32'(at) + i >= 32'(c.bytes) => 8 * 32'(at) + i > 32'(c.bytes)
 // mutant: mw_act: (!plan_valid || plan_take) && !waits => !waits
 // mutant: mw_act: (!plan_valid || plan_take) && !waits => !plan_valid || plan_take
 // mutant: mw_act: mend_ready = load && v_mends => mend_ready = v_valid && v_mends
@@ -129,18 +129,29 @@ module mw_act_proof
     if (i == 1) begin : g_1
       assign {any, data, tag} = {mw_act.any1, mw_act.d1, mw_act.tag1};
       assign hit = mw_act.c1.set.hit != '0 || mw_act.c1.icrc.hit != '0 || mw_act.c1.ecn.hit ||
-          mw_act.c1.corrupt.hit || mw_act.c1.ip.hit || mw_act.c1.l4.hit;
+          mw_act.c1.corrupt.hit || mw_act.c1.sums.ip.hit || mw_act.c1.sums.l4.hit;
       assign {pad, bytes} = {mw_act.c1.pad, mw_act.c1.bytes};
     end else if (i == 2) begin : g_2
       assign {any, data, tag} = {mw_act.any2, mw_act.d2, mw_act.tag2};
       assign hit = mw_act.c2.set.hit != '0 || mw_act.c2.icrc.hit != '0 || mw_act.c2.ecn.hit ||
-          mw_act.c2.corrupt.hit || mw_act.c2.ip.hit || mw_act.c2.l4.hit;
+          mw_act.c2.corrupt.hit || mw_act.c2.sums.ip.hit || mw_act.c2.sums.l4.hit;
       assign {pad, bytes} = {mw_act.c2.pad, mw_act.c2.bytes};
     end else begin : g_3
+      // The masks clear what is padding, and leave the rest of a plain frame alone.
+      logic [Bytes-1:0] cleared, changed;
+      always_comb
+        for (int b = 0; b < int'(Bytes); b++) begin
+          automatic logic [7:0] clear = mw_act.masks3[b/8].clear[8*(b%8)+:8];
+          automatic logic [7:0] flip = mw_act.masks3[b/8].flip[8*(b%8)+:8];
+          cleared[b] = clear == '1 && flip == '0;
+          changed[b] = clear != '0 || flip != '0;
+        end
+      logic [Bytes-1:0] padded;
+      always_comb
+        for (int b = 0; b < int'(Bytes); b++) padded[b] = beat[3].pad && b >= 32'(beat[3].bytes);
       assign {any, data, tag} = {mw_act.any3, mw_act.d3, mw_act.tag3};
-      assign hit = mw_act.c3.set.hit != '0 || mw_act.c3.icrc.hit != '0 || mw_act.c3.ecn.hit ||
-          mw_act.c3.corrupt.hit || mw_act.c3.ip.hit || mw_act.c3.l4.hit;
-      assign {pad, bytes} = {mw_act.c3.pad, mw_act.c3.bytes};
+      assign hit = mw_act.sum3.ip.hit || mw_act.sum3.l4.hit || (changed & ~padded) != '0;
+      assign {pad, bytes} = {beat[3].pad && (cleared & padded) == padded, beat[3].bytes};
     end
     always_comb begin
       if (!rst && beat[i].valid) begin
