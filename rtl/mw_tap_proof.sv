@@ -39,7 +39,6 @@
 // mutant: mw_tap: word_valid && (complete ? step : 1'b1) => word_valid
 // mutant: mw_tap: place <= complete ? 2'd0 : place + 1'b1 => place <= place + 1'b1
 // mutant: mw_tap: pieces = in_sof ? '0 : => pieces =
-// mutant: mw_tap: in_keep[Bytes/2] && (done => (done
 // mutant: mw_tap: assign step = !out_valid || out_ready => assign step = 1'b1
 // mutant: mw_tap: (!ended_valid && ended_free != (INFLIGHT_LOG2 + 1)'(Inflight)) || =>
 module mw_tap_proof
