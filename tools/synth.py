@@ -53,6 +53,9 @@ BLOCKS = {
     "mw_block_writer": ("DMA", "", "card"),
     "mw_control": ("registers", "", "card"),
 }
+HEADINGS = {"xcup": "\n## UltraScale+, not post-route\n", "ecp5": "\n## ECP5, placed and routed block by block\n"}
+# With the tables of the card they need more memory than the ECP5 has.
+TOO_LARGE = {"mw_track", "mw_match", "mw_hold"}
 
 
 def sources(name):
@@ -157,22 +160,29 @@ def main():
     names = args.names or list(BLOCKS)
     families = args.family or ["xcup", "ecp5"]
     # ECP5 has no transceivers for 100G: its core is the narrow one.
-    parts = [(f, w) for f in families for w in (args.width or (512, 64)) if f == "xcup" or w == 64]
-    tables, failed = [], 0
+    parts = [(f, w) for f in families for w in ((64,) if f == "ecp5" else args.width or (512, 64))]
+    failed = 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        runs = {(f, w, n): pool.submit(synthesize, n, w, f, args.limit) for f, w in parts for n in names}
+        runs = {(f, w, n): pool.submit(synthesize, n, w, f, args.limit) for f, w in parts for n in names
+                if f == "xcup" or n not in TOO_LARGE}
         for (family, width, name), run in runs.items():
             result = run.result()
             failed += result is None
             clock = "" if result is None or family == "xcup" else f", {result[2] or 'no'} MHz"
             print(f"{family} {width} {name}: {'FAILED' if result is None else f'depth {result[1]}{clock}'}", flush=True)
+    tables = {}
     for family in families:
-        tables.append({"xcup": "\n## UltraScale+, not post-route\n", "ecp5": "\n## ECP5, placed and routed block by block\n"}[family])
-        for _, width in [part for part in parts if part[0] == family]:
-            tables += table(family, width, [(n, runs[family, width, n].result()) for n in names])
-    print("".join(tables))
+        tables[family] = HEADINGS[family]
+        for width in (w for f, w in parts if f == family):
+            rows = [(n, run.result()) for (f, w, n), run in runs.items() if (f, w) == (family, width)]
+            tables[family] += "".join(table(family, width, rows))
+    print("".join(tables.values()))
     if args.write:
-        args.write.write_text(args.write.read_text().split(MARK)[0] + MARK + "".join(tables))
+        head, _, old = args.write.read_text().partition(MARK)
+        for family, heading in HEADINGS.items():
+            # What was not asked for stays.
+            tables.setdefault(family, re.search(re.escape(heading) + r"(?:(?!\n## ).)*", old, re.S)[0])
+        args.write.write_text(head + MARK + "".join(tables[family] for family in HEADINGS))
     return 1 if failed else 0
 
 
