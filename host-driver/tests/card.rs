@@ -103,7 +103,7 @@ fn counters_are_read_from_where_they_are_after_a_latch() {
     assert_eq!(counters.ports[0].rx_frames, 0x200);
     assert_eq!(counters.ports[1].tx_bytes, 0x2b8);
     assert_eq!(counters.lanes[0].dropped, 0x300);
-    assert_eq!(counters.lanes[1].lost_snapshots, 0x490);
+    assert_eq!(counters.lanes[1].lost_snapshots, 0x498);
     assert_eq!(counters.now, Nanos(0x7_89ab_cdef));
     assert_eq!(card.now().expect("now"), Nanos(0x7_89ab_cdef));
 }
