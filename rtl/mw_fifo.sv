@@ -3,11 +3,12 @@
 // First-in first-out buffer of one clock, first word fall through, output registered.
 // It never overflows by itself: a writer looks at `in_ready`, or holds a credit.
 //
-// The memory is read ahead into the output register, so a word appears two cycles after it
+// The memory is read ahead into the output register, so a word appears READ + 1 cycles after it
 // was written to an empty buffer.
 module mw_fifo #(
-    parameter int unsigned WIDTH      = 8,  // bits of a word, at least 1
-    parameter int unsigned DEPTH_LOG2 = 4   // 2**DEPTH_LOG2 words, 1 to 20
+    parameter int unsigned WIDTH = 8,  // bits of a word, at least 1
+    parameter int unsigned DEPTH_LOG2 = 4,  // 2**DEPTH_LOG2 words, 1 to 20
+    parameter int unsigned READ = 1  // 1; 2: one more register, for memories that are slow to read
 ) (
     input  logic                clk,
     input  logic                rst,
@@ -19,8 +20,8 @@ module mw_fifo #(
     output logic [   WIDTH-1:0] out_data,
     output logic [DEPTH_LOG2:0] free        // words that can still be written
 );
-  if (WIDTH < 1 || DEPTH_LOG2 < 1 || DEPTH_LOG2 > 20) begin : g_bad
-    $fatal(1, "mw_fifo: WIDTH must be at least 1 and DEPTH_LOG2 between 1 and 20");
+  if (WIDTH < 1 || DEPTH_LOG2 < 1 || DEPTH_LOG2 > 20 || READ < 1 || READ > 2) begin : g_bad
+    $fatal(1, "mw_fifo: WIDTH must be at least 1, DEPTH_LOG2 between 1 and 20, READ 1 or 2");
   end
 
   localparam int unsigned Depth = 1 << DEPTH_LOG2;
@@ -28,6 +29,8 @@ module mw_fifo #(
   logic [WIDTH-1:0] mem[Depth];
   logic [DEPTH_LOG2-1:0] wr, rd;
   logic [DEPTH_LOG2:0] stored;  // words in mem alone, written in an earlier cycle
+  logic read_valid, read_ready;
+  logic [WIDTH-1:0] read_data;  // the memory's own register
   assign in_ready = free != 0;
 
   // Nothing changes in a buffer that is empty and not written. Reset comes last, and each
@@ -35,17 +38,17 @@ module mw_fifo #(
   always_ff @(posedge clk) begin
     if (in_valid || !free[DEPTH_LOG2]) begin
       automatic logic push = in_valid && free != 0;
-      automatic logic load = stored != 0 && (!out_valid || out_ready);
+      automatic logic load = stored != 0 && (!read_valid || read_ready);
       automatic logic pop = out_valid && out_ready;
       if (load) begin
-        out_data <= mem[rd];
+        read_data <= mem[rd];
         rd <= rd + 1'b1;
       end
       if (push) begin
         mem[wr] <= in_data;
         wr <= wr + 1'b1;
       end
-      out_valid <= load || (out_valid && !pop);
+      read_valid <= load || (read_valid && !read_ready);
       stored <= stored + (DEPTH_LOG2 + 1)'(push) - (DEPTH_LOG2 + 1)'(load);
       free <= free - (DEPTH_LOG2 + 1)'(push) + (DEPTH_LOG2 + 1)'(pop);
     end
@@ -54,7 +57,22 @@ module mw_fifo #(
       rd <= '0;
       free <= (DEPTH_LOG2 + 1)'(Depth);
       stored <= '0;
-      out_valid <= 1'b0;
+      read_valid <= 1'b0;
+    end
+  end
+
+  if (READ == 1) begin : g_straight
+    assign out_valid  = read_valid;
+    assign out_data   = read_data;
+    assign read_ready = out_ready;
+  end else begin : g_register
+    assign read_ready = !out_valid || out_ready;
+    always_ff @(posedge clk) begin
+      if (read_ready) begin
+        out_valid <= read_valid;
+        if (read_valid) out_data <= read_data;
+      end
+      if (rst) out_valid <= 1'b0;
     end
   end
 endmodule

@@ -2,20 +2,25 @@
 //
 // Any word that is written is watched on its way: it comes out unchanged, after exactly the
 // words that were written before it, and once. `free` is exact, a full buffer takes nothing, a
-// word is shown two cycles after it was written at the latest and stands until it is taken.
+// word is shown READ + 1 cycles after it was written at the latest and stands until it is taken.
 // The memory is never read where it is written in the same cycle. Nothing is assumed of the user.
 //
 // induction: 2 -GWIDTH=514 -GDEPTH_LOG2=10
 // induction: 2 -GWIDTH=66 -GDEPTH_LOG2=13
 // induction: 2 -GWIDTH=1 -GDEPTH_LOG2=1
+// induction: 2 -GWIDTH=66 -GDEPTH_LOG2=13 -GREAD=2
+// induction: 2 -GWIDTH=1 -GDEPTH_LOG2=1 -GREAD=2
+// cover: 12 -GWIDTH=2 -GDEPTH_LOG2=2 -GREAD=2
 // cover: 12 -GWIDTH=2 -GDEPTH_LOG2=2
 // mutant: mw_fifo: in_valid && free != 0 => in_valid
-// mutant: mw_fifo: stored != 0 && (!out_valid || out_ready) => stored != 0
+// mutant: mw_fifo: stored != 0 && (!read_valid || read_ready) => stored != 0
 // mutant: mw_fifo: in_valid || !free[DEPTH_LOG2] => in_valid
 // mutant: mw_fifo: rd <= rd + 1'b1 => rd <= rd + push
+// mutant: mw_fifo: read_ready = !out_valid || out_ready => read_ready = 1'b1
 module mw_fifo_proof #(
     parameter int unsigned WIDTH,
-    parameter int unsigned DEPTH_LOG2
+    parameter int unsigned DEPTH_LOG2,
+    parameter int unsigned READ
 ) (
     input logic                  clk,
     input logic                  rst,
@@ -28,7 +33,8 @@ module mw_fifo_proof #(
     input logic [  DEPTH_LOG2:0] free,
     input logic [DEPTH_LOG2-1:0] wr,
     input logic [DEPTH_LOG2-1:0] rd,
-    input logic [  DEPTH_LOG2:0] stored
+    input logic [  DEPTH_LOG2:0] stored,
+    input logic                  read_valid
 );
   localparam int unsigned Depth = 1 << DEPTH_LOG2;
   typedef logic [DEPTH_LOG2:0] count_t;
@@ -62,30 +68,36 @@ module mw_fifo_proof #(
     if (rst) watched <= 1'b0;
   end
 
-  logic waited, held;
+  logic held;
+  logic [READ-1:0] waited;  // a word was there so many cycles ago, one at the least
   logic [WIDTH-1:0] shown;
   always_ff @(posedge clk) begin
-    waited <= stored != 0 && !rst;
+    waited <= rst ? '0 : READ'({waited, stored != 0});
     held   <= out_valid && !out_ready && !rst;
     shown  <= out_data;
   end
 
-  row_t where;
-  assign where = rd + ahead - row_t'(out_valid);
+  count_t outside;  // words in registers, not in the memory
+  row_t   where;
+  assign outside = count_t'(out_valid) + count_t'(READ == 2 && read_valid);
+  assign where   = rd + ahead - row_t'(outside);
   always_comb begin
     if (!rst) begin
       counts : assert (free == count_t'(Depth) - count && count <= count_t'(Depth));
       room : assert (in_ready == (count != count_t'(Depth)));
       order : assert (!next || !out_valid || out_data == word);
-      prompt : assert (!waited || out_valid);
+      prompt : assert (!waited[READ-1] || out_valid);
       stands : assert (!held || (out_valid && out_data == shown));
       collision : assert (!push || stored == 0 || wr != rd);
 
       // What makes it inductive: where each word lies.
       aux_pointers : assert (row_t'(wr - rd) == row_t'(stored));
-      aux_split : assert (stored == count - count_t'(out_valid) && (count != 0 || !out_valid));
+      aux_split : assert (stored == count - outside && outside <= count);
+      aux_ahead : assert (!waited[0] || read_valid || out_valid);
       aux_behind : assert (!watched || count_t'(ahead) < count);
-      aux_memory : assert (!watched || (next && out_valid) || mw_fifo.mem[where] == word);
+      aux_register :
+      assert (READ == 1 || !watched || !read_valid || count_t'(ahead) != count_t'(out_valid) || mw_fifo.read_data == word);
+      aux_memory : assert (!watched || count_t'(ahead) < outside || mw_fifo.mem[where] == word);
 
       passed : cover (next && pop && rd == 0);
       full : cover (in_valid && !in_ready);
@@ -96,5 +108,6 @@ endmodule
 
 bind mw_fifo mw_fifo_proof #(
     .WIDTH(WIDTH),
-    .DEPTH_LOG2(DEPTH_LOG2)
+    .DEPTH_LOG2(DEPTH_LOG2),
+    .READ(READ)
 ) proof (.*);

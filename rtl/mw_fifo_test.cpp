@@ -3,6 +3,7 @@
 // Random pushes and pops against a deque: order, content, `free`, and no word lost when full.
 // verilate: -GWIDTH=32 -GDEPTH_LOG2=4
 // verilate: -GWIDTH=32 -GDEPTH_LOG2=1
+// verilate: -GWIDTH=32 -GDEPTH_LOG2=3 -GREAD=2
 #include <cstdio>
 #include <deque>
 #include <random>

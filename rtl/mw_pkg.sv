@@ -20,6 +20,12 @@ package mw_pkg;
   localparam int unsigned MaxFrame = 10240;
   localparam int unsigned MinFrame = 60;
 
+  // Clocks that a FIFO reads its memory for, by the bits of a port's stream: the narrow core is for
+  // parts whose memories are slow (4 ns of the ECP5's 6.4), the wide one for short latency.
+  function automatic int unsigned fifo_read(input int unsigned data_w);
+    return data_w == 64 ? 2 : 1;
+  endfunction
+
   typedef enum logic [3:0] {
     KindAny         = 4'd0,
     KindData        = 4'd1,
