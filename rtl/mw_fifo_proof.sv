@@ -81,6 +81,8 @@ module mw_fifo_proof #(
   row_t   where;
   assign outside = count_t'(out_valid) + count_t'(READ == 2 && read_valid);
   assign where   = rd + ahead - row_t'(outside);
+  logic in_register;  // the word lies between memory and output
+  assign in_register = READ == 2 && watched && read_valid && count_t'(ahead) == count_t'(out_valid);
   always_comb begin
     if (!rst) begin
       counts : assert (free == count_t'(Depth) - count && count <= count_t'(Depth));
@@ -95,8 +97,7 @@ module mw_fifo_proof #(
       aux_split : assert (stored == count - outside && outside <= count);
       aux_ahead : assert (!waited[0] || read_valid || out_valid);
       aux_behind : assert (!watched || count_t'(ahead) < count);
-      aux_register :
-      assert (READ == 1 || !watched || !read_valid || count_t'(ahead) != count_t'(out_valid) || mw_fifo.read_data == word);
+      aux_register : assert (!in_register || mw_fifo.read_data == word);
       aux_memory : assert (!watched || count_t'(ahead) < outside || mw_fifo.mem[where] == word);
 
       passed : cover (next && pop && rd == 0);
