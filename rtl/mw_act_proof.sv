@@ -138,17 +138,15 @@ module mw_act_proof
       assign {pad, bytes} = {mw_act.c2.pad, mw_act.c2.bytes};
     end else begin : g_3
       // The masks clear what is padding, and leave the rest of a plain frame alone.
-      logic [Bytes-1:0] cleared, changed;
+      logic [Bytes-1:0] cleared, changed, padded;
       always_comb
         for (int b = 0; b < int'(Bytes); b++) begin
           automatic logic [7:0] clear = mw_act.masks3[b/8].clear[8*(b%8)+:8];
           automatic logic [7:0] flip = mw_act.masks3[b/8].flip[8*(b%8)+:8];
           cleared[b] = clear == '1 && flip == '0;
           changed[b] = clear != '0 || flip != '0;
+          padded[b]  = beat[3].pad && b >= 32'(beat[3].bytes);
         end
-      logic [Bytes-1:0] padded;
-      always_comb
-        for (int b = 0; b < int'(Bytes); b++) padded[b] = beat[3].pad && b >= 32'(beat[3].bytes);
       assign {any, data, tag} = {mw_act.any3, mw_act.d3, mw_act.tag3};
       assign hit = mw_act.sum3.ip.hit || mw_act.sum3.l4.hit || (changed & ~padded) != '0;
       assign {pad, bytes} = {beat[3].pad && (cleared & padded) == padded, beat[3].bytes};

@@ -62,8 +62,8 @@ module mw_parse
 
   // Words of 4 bytes of BTH and the extension headers between it and the payload (InfiniBand
   // specification volume 1, table 38): RETH 4, AtomicETH 7, AtomicAckETH 2, AETH 1, DETH 2,
-  // RDETH 1, immediate data 1, invalidate 1. The 4 reserved words of a CNP count as well.
-  // All sums are of constants: a length stands right behind its opcode. `more` words come on top.
+  // RDETH 1, immediate data 1, invalidate 1. The 4 reserved words of a CNP count as well. `more`
+  // words come on top: they are known sooner than the sum with a length could be.
   function automatic logic [4:0] operation_words(input logic [4:0] operation,
                                                  input int unsigned more);
     if (operation inside {5'h13, 5'h14}) return 5'(5 + more + 7);
@@ -173,10 +173,11 @@ module mw_parse
     if (s_valid && (s_last || s_half || s_whole) && !emitted) begin
       automatic head_t head;
       automatic logic [4:0] l2_len = two_tags ? 5'd22 : one_tag ? 5'd18 : 5'd14;
+      automatic l3_t l3;
       automatic logic [3:0] ihl;
       for (int i = 0; i < int'(Beats); i++) head[i*DATA_W+:DATA_W] = beats[i];
-      ihl = two_tags ? head[8*22+:4] : one_tag ? head[8*18+:4] : head[8*14+:4];
-      if (is6) ihl = 4'd10;
+      l3 = two_tags ? head[8*22+:8*L3Bytes] : one_tag ? head[8*18+:8*L3Bytes] : head[8*14+:8*L3Bytes];
+      ihl = is6 ? 4'd10 : l3[3:0];
       a.stamp <= stamp;
       a.packet_id <= packet_id;
       a.l2_len <= l2_len;
@@ -188,8 +189,7 @@ module mw_parse
       a.ended <= s_last;
       a.rest <= s_bytes - 8'(l2_len);
       a.room <= s_bytes - 8'(l2_len) - (is6 ? 8'd40 : 8'd0);
-      a.l3 <= two_tags ? head[8*22+:8*L3Bytes] : one_tag ? head[8*18+:8*L3Bytes] :
-          head[8*14+:8*L3Bytes];
+      a.l3 <= l3;
     end
   end
 
