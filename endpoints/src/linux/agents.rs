@@ -43,11 +43,8 @@ impl Pair {
     fn advance_to_rest(&mut self) -> Result<Picoseconds, Error> {
         let mut lost = Vec::new();
         while !self.session.as_ref().is_some_and(Session::rests) {
-            let next = Port::ALL
-                .into_iter()
-                .filter_map(|port| self.next(port))
-                .min();
-            let next = next.filter(|next| *next < self.tasks.end).ok_or_else(|| {
+            let next = self.next_of_any().filter(|next| *next < self.tasks.end);
+            let next = next.ok_or_else(|| {
                 self.hosts[index(Port::A)].broken("agents did not get ready in time")
             })?;
             for port in Port::ALL {
@@ -55,11 +52,13 @@ impl Pair {
             }
             lost.clear();
         }
-        let next = Port::ALL
-            .into_iter()
-            .filter_map(|port| self.next(port))
-            .min();
-        Ok(next.unwrap_or(self.tasks.end))
+        Ok(self.next_of_any().unwrap_or(self.tasks.end))
+    }
+
+    /// When any host does something next.
+    fn next_of_any(&self) -> Option<Picoseconds> {
+        let next = Port::ALL.into_iter().filter_map(|port| self.next(port));
+        next.min()
     }
 
     /// Lets the session go on, now that the card is there.
