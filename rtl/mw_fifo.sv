@@ -26,6 +26,8 @@ module mw_fifo #(
 
   localparam int unsigned Depth = 1 << DEPTH_LOG2;
 
+  // Never read where it is written in the same clock, so no logic forwards.
+  (* no_rw_check *)
   logic [WIDTH-1:0] mem[Depth];
   logic [DEPTH_LOG2-1:0] wr, rd;
   logic [DEPTH_LOG2:0] stored;  // words in mem alone, written in an earlier cycle

@@ -20,6 +20,8 @@ module mw_ram #(
     $fatal(1, "mw_ram: WIDTH must be at least 1 and ROWS_LOG2 between 1 and 24");
   end
 
+  // What a colliding read gives is open, so no logic forwards.
+  (* no_rw_check *)
   logic [WIDTH-1:0] mem[1 << ROWS_LOG2];
   logic [WIDTH-1:0] first;
   logic first_valid;
