@@ -65,11 +65,10 @@ module mw_inject
     logic              valid;
   } template_t;  // 512
 
-  // Steps: what bits 1:0 say, and of StepWork bits 4:2.
+  // Steps: what bits 1:0 say, and where these are 3, bits 4:2.
   localparam logic [1:0] StepEnd = 2'd0;
   localparam logic [1:0] StepBytes = 2'd1;  // 12:2 how many of its own
   localparam logic [1:0] StepSeen = 2'd2;  // 3:2 base, 8:4 how many less one, 15:9 offset
-  localparam logic [1:0] StepWork = 2'd3;
   localparam logic [2:0] WorkTags = 3'd0;  // from the 13th byte up to the IP header
   localparam logic [2:0] WorkIp = 3'd1;  // nothing: the IP header begins here
   localparam logic [2:0] WorkL4 = 3'd2;  // nothing: the transport header begins here
@@ -81,12 +80,13 @@ module mw_inject
   // ---- Packets that wait for their answer ----
   seen_t [1:0] waiting;
   logic [1:0] waits, done, empty;
-  logic [1:0][QUEUE_LOG2-1:0] at;  // place of the first
-  logic [DATA_W-1:0] heads[2][1 << (QUEUE_LOG2 + HeadW)];
+  logic seek;  // a byte of a beginning is read
+  logic [$clog2(SeenBytes)-1:0] from;  // this one
+  logic [DATA_W-1:0] found[2];  // the beat in which it is, two clocks later
   for (genvar l = 0; l < 2; l++) begin : g_queue
     logic room, taken, take;
-    logic [  QUEUE_LOG2:0] free;
-    logic [QUEUE_LOG2-1:0] place;
+    logic [QUEUE_LOG2:0] free;
+    logic [QUEUE_LOG2-1:0] place, at;  // where the next one is written, and the first one lies
     logic [HeadW-1:0] beat, index;
     seen_t info;
     assign take  = seen_valid[l] && (seen_sof[l] ? room : taken);
@@ -105,21 +105,32 @@ module mw_inject
         .out_data (waiting[l]),
         .free
     );
+    mw_ram #(
+        .WIDTH(DATA_W),
+        .ROWS_LOG2(QUEUE_LOG2 + HeadW)
+    ) i_heads (
+        .clk,
+        .wr_en  (take),
+        .wr_row ({place, index}),
+        .wr_data(seen_data[l]),
+        .rd_en  (seek),
+        .rd_row ({at, from[$clog2(SeenBytes)-1:LaneW]}),
+        .rd_data(found[l])
+    );
     assign empty[l] = free[QUEUE_LOG2];
     always_ff @(posedge clk) begin
       if (seen_valid[l]) begin
-        if (take) heads[l][{place, index}] <= seen_data[l];
         if (seen_sof[l]) info <= seen[l];
         taken <= take && !seen_last[l];
         beat  <= index + 1'b1;
         if (take && seen_last[l]) place <= place + 1'b1;
       end
-      if (done[l]) at[l] <= at[l] + 1'b1;
+      if (done[l]) at <= at + 1'b1;
       cnt_full[l] <= seen_valid[l] && seen_sof[l] && !room;
       if (rst) begin
         taken <= 1'b0;
         place <= '0;
-        at[l] <= '0;
+        at <= '0;
         cnt_full[l] <= 1'b0;
       end
     end
@@ -164,11 +175,12 @@ module mw_inject
   end
 
   // ---- The frame that is being made ----
-  typedef enum logic [1:0] {
+  typedef enum logic [2:0] {
     Idle,
     Fetch,
     Choose,
-    Run
+    Run,     // a byte a clock
+    Settle   // what was begun comes to its end: a beat, or a pass
   } state_e;
   state_e state;
   logic turn;  // lane of the packet
@@ -180,45 +192,47 @@ module mw_inject
   assign job = waiting[turn];
   assign out_lane = job.rec.lane ^ form.back;
 
+  // Where a byte comes from.
+  typedef enum logic [2:0] {
+    OfNone,    // zero
+    OfTable,
+    OfPacket,
+    OfNext,
+    OfIpSum,
+    OfL4Sum,
+    OfIcrc
+  } source_e;
+  typedef struct packed {
+    source_e          source;
+    pos_t             left;    // bytes of this step
+    logic [6:0] from;          // in the packet's beginning
+    logic             counts;  // in checksums
+    logic             ending;  // zeros up to the shortest frame, and no more steps
+  } task_t;
+  // The next step is fetched and decoded while one is gone through.
+  logic fetched, decoded, load, restart;
   logic [4:0] pc;
-  pos_t count, pos, total;  // bytes of this step, of the frame so far, and of the whole
+  step_t step;
+  task_t next, now;
+  logic next_ip, next_l4;  // that header begins here
+  pos_t pos;  // bytes of the frame so far
+  pos_t rest;  // in the second pass: bytes of the frame that are missing
+  logic [5:0] pad;  // bytes that are missing to the shortest frame
+  logic [1:0] nth;  // byte of this step, modulo 4
   logic in_ip, in_l4;
-  pos_t ip_at, l4_at;
+  pos_t ip_pos, l4_pos;  // from where these begin
   logic [RowsLog2+5:0] byte_at;  // in the table
-  logic [TblW-1:0] bytes;
-  row_t bytes_row, asked_row;
+  logic [TblW-1:0] bytes;  // the row of byte_at
   logic bytes_valid, bytes_asked;
 
-  logic [15:0] ip_sum, l4_sum;
-  logic [31:0] crc;
-
-  // A byte on its way to the checksums or to the beat.
-  logic b_valid, b_last, b_odd, b_ip, b_l4, b_icrc;
-  logic [7:0] b, b_ones;
-
-  function automatic logic [15:0] ones_add(input logic [15:0] a, input logic [15:0] c);
-    logic [16:0] sum;
-    sum = 17'(a) + 17'(c);
-    return sum[15:0] + 16'(sum[16]);
-  endfunction
-  // CRC-32 of IEEE 802.3, reflected, a byte on.
-  function automatic logic [31:0] crc_on(input logic [31:0] crc_q, input logic [7:0] value);
-    logic [31:0] c;
-    c = crc_q ^ 32'(value);
-    for (int i = 0; i < 8; i++) c = (c >> 1) ^ (c[0] ? 32'hEDB8_8320 : '0);
-    return c;
-  endfunction
-  // After the 8 bytes of ones that stand for the local route header (InfiniBand annex A17).
-  function automatic logic [31:0] crc_start();
-    logic [31:0] c;
-    c = '1;
-    for (int i = 0; i < 8; i++) c = crc_on(c, 8'hff);
-    return c;
-  endfunction
-  localparam logic [31:0] CrcStart = crc_start();
-
-  logic stalled;  // a beat waits to be taken
-  assign stalled = add_valid != '0 && !add_ready[out_lane];
+  logic more, go, beat_full;
+  assign more = state == Run && now.left != '0;
+  assign go = more && (now.source != OfTable || bytes_valid);
+  assign load = state == Run && decoded && !now.ending &&
+      (now.left == '0 || (go && now.left == PosW'(1) && !next.ending));
+  assign seek = go && now.source == OfPacket;
+  assign from = now.from;
+  assign beat_full = second && (pos[LaneW-1:0] == '1 || rest == PosW'(1));
 
   always_comb begin
     reader   = ForNone;
@@ -226,7 +240,7 @@ module mw_inject
     if (state == Fetch && reader_q == ForNone && reader_qq == ForNone) begin
       reader   = ForTemplate;
       want_row = {2'b00, job.form[5:0], job.rec.is_ip6};
-    end else if (state == Run && !bytes_asked && !(bytes_valid && bytes_row == want_row)) begin
+    end else if (more && now.source == OfTable && !bytes_valid && !bytes_asked) begin
       reader = ForBytes;
     end else if (host_mine && !tbl_req.write && reader_q != ForHost && reader_qq != ForHost) begin
       reader = ForHost;
@@ -234,34 +248,94 @@ module mw_inject
   end
 
   always_ff @(posedge clk) begin
+    if (state == Run) begin
+      if (!fetched || !decoded || load) begin
+        step <= pc < 5'(Steps) ? form.steps[pc] : '0;
+        pc <= pc + 1'b1;
+        fetched <= 1'b1;
+        decoded <= fetched;
+      end
+      if (fetched && (!decoded || load)) begin
+        next <= '{source: OfNone, counts: 1'b1, default: '0};
+        next_ip <= 1'b0;
+        next_l4 <= 1'b0;
+        unique case (step[1:0])
+          StepEnd: begin
+            next.counts <= 1'b0;
+            next.ending <= 1'b1;
+          end
+          StepBytes: begin
+            next.left   <= step[12:2];
+            next.source <= OfTable;
+          end
+          StepSeen: begin
+            automatic logic [6:0] base = '0;
+            if (step[3:2] == 2'd1) base = 7'(job.l3_offset);
+            if (step[3:2] == 2'd2) base = 7'(job.l4_offset);
+            next.left   <= pos_t'(step[8:4]) + 1'b1;
+            next.from   <= step[15:9] + base;
+            next.source <= OfPacket;
+          end
+          default:
+          unique case (step[4:2])
+            WorkTags: begin
+              next.left   <= pos_t'(job.l3_offset) - pos_t'(12);
+              next.from   <= 7'd12;
+              next.source <= OfPacket;
+            end
+            WorkIp:  next_ip <= 1'b1;
+            WorkL4:  next_l4 <= 1'b1;
+            WorkNext: begin
+              next.left   <= PosW'(4);
+              next.source <= OfNext;
+            end
+            WorkIpSum: begin
+              next.left <= PosW'(2);
+              if (second) next.source <= OfIpSum;
+            end
+            WorkL4Sum: begin
+              next.left <= PosW'(2);
+              if (second) next.source <= OfL4Sum;
+            end
+            WorkIcrc: begin
+              next.left   <= PosW'(4);
+              next.counts <= 1'b0;
+              if (second) next.source <= OfIcrc;
+            end
+            default: ;
+          endcase
+        endcase
+      end
+    end
+    if (restart) begin
+      pc <= '0;
+      fetched <= 1'b0;
+      decoded <= 1'b0;
+    end
+  end
+
+  logic settled;  // nothing is on its way to the checksums or to the beat
+  always_ff @(posedge clk) begin
     cnt_refused <= '0;
     done <= '0;
-    if (state != Idle || waits != '0 || add_valid != '0) begin
+    if (state != Idle || waits != '0) begin
       unique case (state)
         Idle:
         if (waits != '0 && done == '0) begin
           turn  <= waits[!turn] ? !turn : turn;
           state <= Fetch;
         end
-        Fetch:
-        if (reader_qq == ForTemplate) begin
-          form  <= read;
-          state <= Choose;
+        Fetch: begin
+          next_seq <= job.rec.f0 + 32'(job.rec.payload_len);
+          if (reader_qq == ForTemplate) begin
+            form  <= read;
+            state <= Choose;
+          end
         end
         Choose: begin
-          state <= Run;
-          second <= 1'b0;
-          next_seq <= job.rec.f0 + 32'(job.rec.payload_len) + 32'(job.rec.tcp_flags[0]) +
-              32'(job.rec.tcp_flags[1]);
-          ip_sum <= '0;
-          l4_sum <= form.sum;
-          crc <= CrcStart;
-          pc <= '0;
-          count <= '0;
-          pos <= '0;
-          in_ip <= 1'b0;
-          in_l4 <= 1'b0;
-          byte_at <= {form.bytes, 6'd0};
+          second   <= 1'b0;
+          next_seq <= next_seq + 32'(2'(job.rec.tcp_flags[0]) + 2'(job.rec.tcp_flags[1]));
+          state    <= Run;
           if (!form.valid || !form.protos[job.rec.proto] || job.form[7:6] != '0) begin
             cnt_refused[turn] <= 1'b1;
             done[turn] <= 1'b1;
@@ -269,160 +343,203 @@ module mw_inject
           end
         end
         Run: begin
-          // Its own bytes.
-          if (reader == ForBytes) {bytes_asked, asked_row} <= {1'b1, want_row};
+          if (reader == ForBytes) bytes_asked <= 1'b1;
           if (reader_qq == ForBytes) begin
             bytes <= read;
-            bytes_row <= asked_row;
             bytes_valid <= 1'b1;
             bytes_asked <= 1'b0;
           end
-
-          // What became of the byte before: checksums in the first pass, the frame in the second.
-          if (!stalled) begin
-            if (b_valid && !second) begin
-              if (b_ip) ip_sum <= ones_add(ip_sum, b_odd ? 16'(b) : {b, 8'd0});
-              if (b_l4) l4_sum <= ones_add(l4_sum, b_odd ? 16'(b) : {b, 8'd0});
-              if (b_icrc) crc <= crc_on(crc, b | b_ones);
+          if (go) begin
+            now.left <= now.left - 1'b1;
+            now.from <= now.from + 1'b1;
+            pos <= pos + 1'b1;
+            rest <= rest - 1'b1;
+            if (pad != '0) pad <= pad - 1'b1;
+            nth <= nth + 1'b1;
+            ip_pos <= ip_pos + 1'b1;
+            l4_pos <= l4_pos + 1'b1;
+            if (now.source == OfTable) begin
+              byte_at <= byte_at + 1'b1;
+              if (byte_at[5:0] == '1) bytes_valid <= 1'b0;
             end
-            add_valid <= '0;
-            if (b_valid && second) begin
-              automatic logic [ LaneW-1:0] lane = LaneW'(pos - 1'b1);
-              automatic logic [DATA_W-1:0] next = lane == '0 ? '0 : add_data;
-              next[{lane, 3'b000}+:8] = b;
-              add_data <= next;
-              add_len  <= lane;
-              add_last <= b_last;
-              add_sof  <= pos <= PosW'(Bytes);
-              if (b_last || lane == '1) add_valid[out_lane] <= 1'b1;
+            if (beat_full) state <= Settle;
+          end
+          if (load) begin
+            now <= next;
+            if (next.ending) now.left <= pos_t'(pad);
+            nth <= '0;
+            if (next_ip) begin
+              in_ip  <= 1'b1;
+              ip_pos <= '0;
+            end
+            if (next_l4) begin
+              in_l4  <= 1'b1;
+              l4_pos <= '0;
             end
           end
-
-          // The next byte.
-          if (!stalled) begin
-            automatic step_t step = pc < 5'(Steps) ? form.steps[pc] : '0;
-            automatic pos_t amount = '0;
-            automatic logic [6:0] from = '0;  // in the packet's beginning
-            automatic logic have = 1'b1;
-            automatic logic [7:0] value = '0;
-            automatic logic seen_byte = 1'b0;
-            automatic logic counts = 1'b1;
-            automatic logic [31:0] icrc = ~crc;
-            automatic pos_t in_header = pos - ip_at;
-            automatic pos_t in_transport = pos - l4_at;
-            unique case (step[1:0])
-              StepEnd: begin
-                amount = pos < PosW'(MinFrame) ? PosW'(1) : '0;  // zeros up to the shortest frame
-                counts = 1'b0;
-              end
-              StepBytes: begin
-                amount = step[12:2];
-                have   = bytes_valid && bytes_row == want_row;
-                value  = bytes[{byte_at[5:0], 3'b000}+:8];
-              end
-              StepSeen: begin
-                amount = pos_t'(step[8:4]) + 1'b1;
-                from   = step[15:9] + 7'(count);
-                if (step[3:2] == 2'd1) from = from + 7'(job.l3_offset);
-                if (step[3:2] == 2'd2) from = from + 7'(job.l4_offset);
-                seen_byte = 1'b1;
-              end
-              default:
-              unique case (step[4:2])
-                WorkTags: begin
-                  amount = pos_t'(job.l3_offset) - pos_t'(12);
-                  from = 7'd12 + 7'(count);
-                  seen_byte = 1'b1;
-                end
-                WorkNext: begin
-                  amount = PosW'(4);
-                  value  = next_seq[{~count[1:0], 3'b000}+:8];
-                end
-                WorkIpSum: begin
-                  amount = PosW'(2);
-                  if (second) value = count[0] ? ~ip_sum[7:0] : ~ip_sum[15:8];
-                end
-                WorkL4Sum: begin
-                  amount = PosW'(2);
-                  // Of UDP a sum of zero means none (RFC 768).
-                  if (second && (l4_sum != '1 || job.rec.proto == ProtoTcp))
-                    value = count[0] ? ~l4_sum[7:0] : ~l4_sum[15:8];
-                  else if (second) value = '1;
-                end
-                WorkIcrc: begin
-                  amount = PosW'(4);
-                  if (second) value = icrc[{count[1:0], 3'b000}+:8];
-                  counts = 1'b0;
-                end
-                default: ;
-              endcase
-            endcase
-            if (seen_byte) begin
-              automatic logic [DATA_W-1:0] head = heads[turn][{at[turn], from[6:LaneW]}];
-              value = head[{from[LaneW-1:0], 3'b000}+:8];
-            end
-
-            b_valid <= amount != '0 && have;
-            b <= value;
-            b_last <= pos + 1'b1 == total;
-            b_odd <= in_header[0];
-            b_ip <= in_ip && !in_l4 && counts;
-            b_l4 <= counts && (in_l4 || (in_ip && (job.rec.is_ip6 ? in_header >= PosW'(8) :
-                in_header >= PosW'(12))));
-            b_icrc <= in_ip && counts;
-            // What may change on the way counts as ones: traffic class, flow label, hop limit and
-            // checksum of IP, the checksum of UDP, and FECN and BECN of the BTH.
-            b_ones <= '0;
-            if (in_l4 && in_transport inside {6, 7, 12}) b_ones <= '1;
-            if (!in_l4 && !job.rec.is_ip6 && in_header inside {1, 8, 10, 11}) b_ones <= '1;
-            if (!in_l4 && job.rec.is_ip6 && in_header inside {1, 2, 3, 7}) b_ones <= '1;
-            if (!in_l4 && job.rec.is_ip6 && in_header == '0) b_ones <= 8'h0f;
-
-            if (have) begin
-              if (amount != '0) pos <= pos + 1'b1;
-              if (step[1:0] == StepBytes && amount != '0) byte_at <= byte_at + 1'b1;
-              if (step[1:0] == StepEnd) begin
-                if (amount == '0 && !second) begin
-                  // Once more, with the sums of what came last.
-                  second <= 1'b1;
-                  total <= pos;
-                  pc <= '0;
-                  pos <= '0;
-                  in_ip <= 1'b0;
-                  in_l4 <= 1'b0;
-                  byte_at <= {form.bytes, 6'd0};
-                end
-              end else if (count + 1'b1 >= amount) begin
-                pc <= pc + 1'b1;
-                count <= '0;
-                if (step[1:0] == StepWork && step[4:2] == WorkIp) {in_ip, ip_at} <= {1'b1, pos};
-                if (step[1:0] == StepWork && step[4:2] == WorkL4) {in_l4, l4_at} <= {1'b1, pos};
-              end else begin
-                count <= count + 1'b1;
-              end
-            end
-          end
-
-          if (add_valid != '0 && add_last && !stalled) begin
+          if (now.ending && now.left == '0) state <= Settle;
+        end
+        default:
+        if (settled) begin
+          state <= Run;
+          if (!second) begin
+            // Once more, with the sums.
+            second <= 1'b1;
+            rest   <= pos;
+          end else if (rest == '0) begin
             done[turn] <= 1'b1;
             state <= Idle;
           end
         end
       endcase
     end
-    if (state != Run) begin
-      b_valid <= 1'b0;
+    if (restart) begin
+      now <= '{source: OfNone, default: '0};
+      pos <= '0;
+      pad <= 6'(MinFrame);
+      in_ip <= 1'b0;
+      in_l4 <= 1'b0;
+      byte_at <= {form.bytes, 6'd0};
       bytes_valid <= 1'b0;
-      bytes_asked <= 1'b0;
     end
     if (rst) begin
       cnt_refused <= '0;
       done <= '0;
       state <= Idle;
       turn <= 1'b0;
-      add_valid <= '0;
-      b_valid <= 1'b0;
+      bytes_asked <= 1'b0;
     end
+  end
+
+  // ---- A byte's way: a, b: while the memory reads; c: its value; then a checksum or the beat.
+  typedef struct packed {
+    logic             second;
+    logic [LaneW-1:0] lane;    // byte of the beat
+    logic             sof;     // of the first beat
+    logic             full;    // the beat's last one
+    logic             last;    // the frame's
+    logic             odd;
+    logic             ip;      // counts in the checksum of IP, of the transport, and in the ICRC
+    logic             l4;
+    logic             icrc;
+    logic [7:0]       ones;    // bits that count as ones in the ICRC
+  } byte_t;
+  logic a_valid, b_valid, c_valid, d_valid;
+  byte_t a, b, c;
+  source_e a_source, b_source;
+  logic a_in_l4, a_in_ip, a_counts;
+  pos_t a_ip_pos, a_l4_pos;
+  logic [1:0] a_nth;
+  logic [5:0] a_at;
+  logic [LaneW-1:0] a_from, b_from;
+  logic [63:0] b_bytes;
+  logic [ 2:0] b_at;
+  logic [7:0] b_worked, c_value;
+  // Sums of 16-bit words, the carry of the last one still to be added (RFC 1071). A byte alone is no
+  // word of ones, so that adding the last carry leaves none.
+  logic [16:0] ip_sum, l4_sum;
+  logic [31:0] crc;
+  logic no_sum;  // the transport's sum is zero, which of UDP means none (RFC 768)
+
+  function automatic logic [16:0] ones_add(input logic [16:0] sum, input logic [15:0] word);
+    return 17'(sum[15:0]) + 17'(word) + 17'(sum[16]);
+  endfunction
+  // CRC-32 of IEEE 802.3, reflected, a byte on.
+  function automatic logic [31:0] crc_on(input logic [31:0] crc_q, input logic [7:0] value);
+    crc_on = crc_q ^ 32'(value);
+    for (int i = 0; i < 8; i++) crc_on = (crc_on >> 1) ^ (crc_on[0] ? 32'hEDB8_8320 : '0);
+  endfunction
+  // After the 8 bytes of ones that stand for the local route header (InfiniBand annex A17).
+  function automatic logic [31:0] crc_start();
+    crc_start = '1;
+    for (int i = 0; i < 8; i++) crc_start = crc_on(crc_start, 8'hff);
+  endfunction
+  localparam logic [31:0] CrcStart = crc_start();
+
+  assign restart = state == Choose || (state == Settle && settled && !second);
+  assign settled = !(a_valid || b_valid || c_valid || d_valid) && add_valid == '0;
+
+  always_ff @(posedge clk) begin
+    if (go) begin
+      a <= '{
+          second: second,
+          lane: pos[LaneW-1:0],
+          sof: pos < PosW'(Bytes),
+          full: beat_full,
+          last: rest == PosW'(1),
+          default: '0
+      };
+      a_source <= now.source;
+      a_in_ip <= in_ip;
+      a_in_l4 <= in_l4;
+      a_counts <= now.counts;
+      a_ip_pos <= ip_pos;
+      a_l4_pos <= l4_pos;
+      a_nth <= nth;
+      a_at <= byte_at[5:0];
+      a_from <= from[LaneW-1:0];
+    end
+    if (a_valid) begin
+      automatic logic is6 = job.rec.is_ip6;
+      b <= a;
+      b.odd <= a_ip_pos[0];
+      b.ip <= a_counts && a_in_ip && !a_in_l4;
+      b.l4 <= a_counts && (a_in_l4 || (a_in_ip && a_ip_pos >= (is6 ? PosW'(8) : PosW'(12))));
+      b.icrc <= a_counts && a_in_ip;
+      // What may change on the way counts as ones: traffic class, flow label, hop limit and
+      // checksum of IP, the checksum of UDP, and FECN and BECN of the BTH.
+      b.ones <= '0;
+      if (a_in_l4 && a_l4_pos inside {6, 7, 12}) b.ones <= '1;
+      if (!a_in_l4 && !is6 && a_ip_pos inside {1, 8, 10, 11}) b.ones <= '1;
+      if (!a_in_l4 && is6 && a_ip_pos inside {1, 2, 3, 7}) b.ones <= '1;
+      if (!a_in_l4 && is6 && a_ip_pos == '0) b.ones <= 8'h0f;
+      b_source <= a_source;
+      b_from <= a_from;
+      b_bytes <= bytes[{a_at[5:3], 6'd0}+:64];
+      b_at <= a_at[2:0];
+      unique case (a_source)
+        OfNext:  b_worked <= next_seq[{~a_nth, 3'b000}+:8];
+        OfIpSum: b_worked <= ~(a_nth[0] ? ip_sum[7:0] : ip_sum[15:8]);
+        OfL4Sum: b_worked <= no_sum ? '1 : ~(a_nth[0] ? l4_sum[7:0] : l4_sum[15:8]);
+        OfIcrc:  b_worked <= ~crc[{a_nth, 3'b000}+:8];
+        default: b_worked <= '0;
+      endcase
+    end
+    if (b_valid) begin
+      c <= b;
+      unique case (b_source)
+        OfPacket: c_value <= found[turn][{b_from, 3'b000}+:8];
+        OfTable:  c_value <= b_bytes[{b_at, 3'b000}+:8];
+        default:  c_value <= b_worked;
+      endcase
+    end
+    if (add_valid != '0 && add_ready[out_lane]) add_valid <= '0;
+    if (c_valid && c.second) begin
+      automatic logic [DATA_W-1:0] beat = c.lane == '0 ? '0 : add_data;
+      beat[{c.lane, 3'b000}+:8] = c_value;
+      add_data <= beat;
+      add_len  <= c.lane;
+      add_last <= c.last;
+      add_sof  <= c.sof;
+      if (c.full) add_valid[out_lane] <= 1'b1;
+    end
+    if (state == Choose) begin
+      ip_sum <= '0;
+      l4_sum <= {1'b0, form.sum};
+      crc <= CrcStart;
+    end else if (c_valid || d_valid) begin
+      automatic logic adds = c_valid && !c.second;
+      automatic logic [15:0] word = c.odd ? 16'(c_value) : {c_value, 8'd0};
+      ip_sum <= ones_add(ip_sum, adds && c.ip ? word : '0);
+      l4_sum <= ones_add(l4_sum, adds && c.l4 ? word : '0);
+      if (adds && c.icrc) crc <= crc_on(crc, c_value | c.ones);
+    end
+    if (state == Settle) no_sum <= l4_sum[15:0] == '1 && job.rec.proto != ProtoTcp;
+    a_valid <= go && !rst;
+    b_valid <= a_valid && !rst;
+    c_valid <= b_valid && !rst;
+    d_valid <= c_valid && !rst;
+    if (rst) add_valid <= '0;
   end
 
   always_comb begin
