@@ -9,7 +9,9 @@
 //
 // Positions are serial numbers relative to the first, extended about the highest seen: of
 // the highest the 48-bit relative value is kept, and the 32 or 24 bits that the next new
-// packet will carry. TCP data is new when it ends above the highest, whatever its start.
+// packet will carry. With the first kept beside them no sum waits for another: a packet's
+// distance from the highest only says what its extension is. TCP data is new when it ends
+// above the highest, whatever its start.
 module mw_track
   import mw_pkg::*;
 #(
@@ -84,7 +86,8 @@ module mw_track
 
   typedef struct packed {
     logic        based;
-    logic [31:0] next;      // one above the highest seen, as packets carry it
+    logic [31:0] base;      // the first, as packets carry it, as the next one
+    logic [31:0] next;      // one above the highest seen
     logic [47:0] highest;   // the same, relative to the first
     logic [31:0] segments;
     logic [31:0] again;     // packets that begin below the highest
@@ -378,12 +381,29 @@ module mw_track
   work_t  w;
   assign w = later[Update];
 
+  // As serial numbers of 32 bits, or 24 of RoCE (RFC 1982).
+  function automatic logic lies_below(input logic roce, input logic [31:0] number,
+                                      input logic [31:0] than);
+    return roce ? signed'(24'(number - than)) < 0 : signed'(number - than) < 0;
+  endfunction
+  // The number with these lower bits, 32 or 24 of RoCE, that lies less than half of what they can
+  // count from the highest: below it, or not.
+  function automatic logic [47:0] extended(input logic roce, input logic [47:0] highest,
+                                           input logic [31:0] lower, input logic below);
+    logic from, to;
+    logic [23:0] upper, step;
+    from  = roce ? highest[23] : highest[31];
+    to    = roce ? lower[23] : lower[31];
+    upper = roce ? highest[47:24] : {8'd0, highest[47:32]};
+    step  = from == to || to != below ? '0 : below ? '1 : 24'd1;
+    upper = upper + step;
+    return roce ? {upper, lower[23:0]} : {upper[15:0], lower};
+  endfunction
+
   always_comb begin
-    automatic logic rebase;
-    automatic logic [31:0] next;
-    automatic logic [31:0] start, stop;  // relative to `next`, signed
+    automatic logic rebase, begins_below, ends_above, brings, new_data;
+    automatic logic [31:0] base, next;
     automatic logic [47:0] start_rel, stop_rel;
-    automatic logic brings, new_data;
     state_next = state;
     state_update = 1'b0;
     trk = '0;
@@ -394,23 +414,22 @@ module mw_track
       state_update = tbl_req.write;
       state_next = '0;
       state_next.based = host_info.base_valid[w.lane];
+      state_next.base = host_info.base[w.lane];
       state_next.next = host_info.base[w.lane];
     end else if (state_valid) begin
       state_update = 1'b1;
       brings = w.data || w.read;
       // A SYN names the base, and once more as long as no data has come.
       rebase = state.based ? w.syn && state.highest == '0 : w.syn || brings;
+      base = rebase ? w.first : state.base;
       next = rebase ? w.first : state.next;
-      start = w.first - next;
-      stop = w.last - next;
-      if (w.roce) begin
-        start = {{8{start[23]}}, start[23:0]};
-        stop  = start + 32'd1;
-      end
-      start_rel = state.highest + 48'(signed'(start));
-      stop_rel = state.highest + 48'(signed'(stop));
-      new_data = brings && !stop[31] && stop != '0;
+      begins_below = lies_below(w.roce, w.first, next);
+      ends_above = w.roce ? !begins_below : !lies_below(1'b0, w.last, next) && w.last != next;
+      start_rel = extended(w.roce, state.highest, w.first - base, begins_below);
+      stop_rel = extended(w.roce, state.highest, w.last - base, 1'b0);
+      new_data = brings && ends_above;
       state_next.based = state.based || rebase;
+      state_next.base = base;
       state_next.next = new_data ? w.last : next;
       if (new_data) begin
         state_next.highest  = stop_rel;
@@ -432,7 +451,7 @@ module mw_track
       trk.kinds[KindFin] = w.fin;
       trk.kinds[KindRst] = w.rst;
       trk.is_new = new_data;
-      trk.below = brings && start[31];
+      trk.below = brings && begins_below;
       if (trk.below) begin
         state_next.again = state.again + 1'b1;
         trk.again = state_next.again;
@@ -513,7 +532,7 @@ module mw_track
   always_ff @(posedge clk) begin
     if (state_valid && w.host) begin
       host_based[w.lane] <= state.based;
-      host_base[w.lane]  <= state.next - state.highest[31:0];
+      host_base[w.lane]  <= state.base;
     end
     if (host_busy || tbl_req.valid)
       unique case (host_state)
