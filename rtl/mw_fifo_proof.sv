@@ -95,7 +95,7 @@ module mw_fifo_proof #(
       // What makes it inductive: where each word lies.
       aux_pointers : assert (row_t'(wr - rd) == row_t'(stored));
       aux_split : assert (stored == count - outside && outside <= count);
-      aux_ahead : assert (!waited[0] || read_valid || out_valid);
+      aux_ahead : assert (!waited[0] || read_valid);
       aux_behind : assert (!watched || count_t'(ahead) < count);
       aux_register : assert (!in_register || mw_fifo.read_data == word);
       aux_memory : assert (!watched || count_t'(ahead) < outside || mw_fifo.mem[where] == word);
