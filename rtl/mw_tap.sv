@@ -20,7 +20,7 @@ module mw_tap
     input logic clk,
     input logic rst,
 
-    input logic [15:0] snapshot_bytes,  // multiple of 32; stands still while frames are wanted
+    input logic [15:0] snapshot_bytes,  // multiple of 32; stands from the clock before a wanted frame on
 
     input logic                in_valid,
     input logic                in_sof,
@@ -60,16 +60,15 @@ module mw_tap
   end
 
   localparam int unsigned Bytes = DATA_W / 8;
+  localparam int unsigned LaneW = $clog2(Bytes);
+  localparam int unsigned Units = DATA_W == 512 ? 2 : 1;  // that a snapshot can end with in one word
   localparam int unsigned SnapWords = 1 << SNAP_LOG2;
   localparam int unsigned Inflight = 1 << INFLIGHT_LOG2;
   localparam int unsigned Queue = 1 << QUEUE_LOG2;
   // Frames that may be between admission and this module when tap_room falls.
   localparam int unsigned Slack = 16;
 
-  // Of a frame in the snapshot buffer: at 64 bits the words, at 512 the units.
-  typedef logic [10:0] pieces_t;
   typedef struct packed {
-    pieces_t     pieces;
     logic [15:0] length;
     logic        error;
     logic        truncated;
@@ -78,16 +77,27 @@ module mw_tap
     logic        snapshot;   // bytes of it are in the snapshot buffer
     logic        missed;     // they should be, but there was no room
   } ended_t;
+  typedef struct packed {
+    logic [31:0] time_hi;
+    record_t     record;
+  } stamped_t;
+  typedef struct packed {
+    logic [Units-1:0]  last;  // the snapshot ends here: at 512 bits after either half
+    logic [DATA_W-1:0] data;
+  } word_t;
 
   // ---- Beats: length, snapshot ----
 
   logic [15:0] frame_length, done_bytes, length;
   logic frame_wanted, wanted, frame_taken, taken, frame_fits, fits;
+  logic frame_more, more, more_after;  // of the snapshot: in this beat, in the next one
+  logic snap_any;
+  logic [15-LaneW:0] snap_final;  // number of the snapshot's last word
+  logic snap_upper;  // of which the upper half counts, at 512 bits
   logic [QUEUE_LOG2:0] places;  // entries in the queue and frames that will come there
   logic [SNAP_LOG2:0] snap_wr, snap_wr_next, snap_whole, snap_rd;
   logic snap_beat, snap_full;
   logic place_taken, place_left;
-  pieces_t frame_pieces, pieces;
 
   assign done_bytes = in_sof ? 16'd0 : frame_length;
   always_comb begin
@@ -97,26 +107,17 @@ module mw_tap
   assign wanted = in_sof ? in_wanted : frame_wanted;
   assign taken = in_sof ? in_wanted && places != (QUEUE_LOG2 + 1)'(Queue) : frame_taken;
   assign place_taken = in_valid && in_sof && taken;
+  assign more = in_sof ? snap_any : frame_more;
+  assign more_after = more && done_bytes[15:LaneW] != snap_final;
 
   // Words up to snap_whole are of ended frames and may be read; those behind belong to the
   // frame that is coming in and are taken back when one of them finds no room.
-  assign snap_beat = in_valid && taken && (in_sof || frame_fits) && done_bytes < snapshot_bytes && in_keep[0];
-  assign snap_full = snap_wr - snap_rd == (SNAP_LOG2 + 1)'(SnapWords);
+  assign snap_beat = in_valid && taken && (in_sof || frame_fits) && more;
+  assign snap_full = (snap_wr ^ snap_rd) == (SNAP_LOG2 + 1)'(SnapWords);
   assign fits = (in_sof || frame_fits) && !(snap_beat && snap_full);
   always_comb begin
     snap_wr_next = snap_wr;
     if (snap_beat) snap_wr_next = snap_full ? snap_whole : snap_wr + 1'b1;
-  end
-
-  // snapshot_bytes is one of whole units.
-  always_comb begin
-    pieces = in_sof ? '0 : frame_pieces;
-    if (snap_beat) begin
-      automatic
-      logic
-      two = DATA_W == 512 && in_keep[Bytes/2] && (done_bytes | 16'd32) < snapshot_bytes;
-      pieces = pieces + (two ? 11'd2 : 11'd1);
-    end
   end
 
   function automatic logic [DATA_W-1:0] cut(input logic [DATA_W-1:0] data,
@@ -124,21 +125,29 @@ module mw_tap
     for (int unsigned i = 0; i < Bytes; i++) cut[i*8+:8] = keep[i] ? data[i*8+:8] : 8'd0;
   endfunction
 
-  logic [DATA_W-1:0] snap[SnapWords];
+  // Only words that were written in an earlier clock are read.
+  (* no_rw_check *)
+  word_t snap[SnapWords];
   always_ff @(posedge clk) begin
-    if (snap_beat && !snap_full)
-      snap[snap_wr[SNAP_LOG2-1:0]] <= in_last ? cut(in_data, in_keep) : in_data;
+    if (snap_beat && !snap_full) begin
+      automatic word_t w;
+      w.data = in_last ? cut(in_data, in_keep) : in_data;
+      w.last = {Units{in_last || !more_after}};
+      if (DATA_W == 512 && in_keep[Bytes/2] && (more_after || snap_upper)) w.last[0] = 1'b0;
+      snap[snap_wr[SNAP_LOG2-1:0]] <= w;
+    end
   end
 
   always_ff @(posedge clk) begin
+    snap_any   <= snapshot_bytes != '0;
+    snap_final <= (16 - LaneW)'((snapshot_bytes - 1'b1) >> LaneW);
+    snap_upper <= !snapshot_bytes[5];
     if (in_valid) begin
       frame_length <= length;
       frame_wanted <= wanted;
       frame_taken  <= taken;
       frame_fits   <= fits;
-      frame_pieces <= pieces;
-    end
-    if (in_valid) begin
+      frame_more   <= more_after;
       if (in_last) snap_whole <= snap_wr_next;
       snap_wr <= snap_wr_next;
     end
@@ -156,24 +165,27 @@ module mw_tap
   logic ended_room, record_room;
   logic [INFLIGHT_LOG2:0] ended_free, record_free;
   ended_t ended_in, ended;
-  record_t record, entry;
-  logic [63:0] stamp;
+  stamped_t rec_in, met, entry;
 
   assign ended_in = '{
-          pieces: pieces,
           length: length,
           error: in_error,
           truncated: in_truncated,
           wanted: wanted,
           taken: taken,
-          snapshot: taken && fits && snapshot_bytes != 0 && length != 0,
+          snapshot: taken && fits && snap_any,
           missed: taken && !fits
       };
   assign pair = ended_valid && record_valid;
+  always_comb begin
+    rec_in = '{time_hi: rec_stamp[63:32], record: rec};
+    rec_in.record.time_lo = rec_stamp[31:0];
+  end
 
   mw_fifo #(
       .WIDTH($bits(ended_t)),
-      .DEPTH_LOG2(INFLIGHT_LOG2)
+      .DEPTH_LOG2(INFLIGHT_LOG2),
+      .READ(fifo_read(DATA_W))
   ) u_ended (
       .clk,
       .rst,
@@ -187,17 +199,18 @@ module mw_tap
   );
 
   mw_fifo #(
-      .WIDTH(64 + UnitW),
-      .DEPTH_LOG2(INFLIGHT_LOG2)
+      .WIDTH($bits(stamped_t)),
+      .DEPTH_LOG2(INFLIGHT_LOG2),
+      .READ(fifo_read(DATA_W))
   ) u_record (
       .clk,
       .rst,
       .in_valid(rec_valid),
       .in_ready(record_room),
-      .in_data({rec_stamp, rec}),
+      .in_data(rec_in),
       .out_valid(record_valid),
       .out_ready(pair),
-      .out_data({stamp, record}),
+      .out_data(met),
       .free(record_free)
   );
 
@@ -211,12 +224,11 @@ module mw_tap
   end
 
   always_comb begin
-    entry = record;
-    entry.time_lo = stamp[31:0];
-    entry.length = ended.length;
-    entry.error = ended.error;
-    entry.truncated = ended.truncated;
-    entry.snapshot = ended.snapshot;
+    entry = met;
+    entry.record.length = ended.length;
+    entry.record.error = ended.error;
+    entry.record.truncated = ended.truncated;
+    entry.record.snapshot = ended.snapshot;
   end
 
   assign done_captured = pair && ended.wanted;
@@ -228,118 +240,122 @@ module mw_tap
 
   logic queue_valid, queue_room, queue_pop;
   logic [QUEUE_LOG2:0] queue_free;
-  record_t head;
-  logic [31:0] head_time_hi;
-  pieces_t head_pieces;
+  stamped_t head;
 
   mw_fifo #(
-      .WIDTH($bits(pieces_t) + 32 + UnitW),
-      .DEPTH_LOG2(QUEUE_LOG2)
+      .WIDTH($bits(stamped_t)),
+      .DEPTH_LOG2(QUEUE_LOG2),
+      .READ(fifo_read(DATA_W))
   ) u_queue (
       .clk,
       .rst,
       .in_valid(cnt_record),
       .in_ready(queue_room),
-      .in_data({ended.pieces, stamp[63:32], entry}),
+      .in_data(entry),
       .out_valid(queue_valid),
       .out_ready(queue_pop),
-      .out_data({head_pieces, head_time_hi, head}),
+      .out_data(head),
       .free(queue_free)
   );
 
-  always_ff @(posedge clk) if (!rst) assert (queue_room || !cnt_record);
+  always_ff @(posedge clk) begin
+    place_left <= queue_pop && !rst;
+    if (!rst) assert (queue_room || !cnt_record);
+  end
 
-  assign place_left = queue_pop;
-
-  // The next word of the snapshot buffer waits in a register.
-  logic word_valid, word_pop, word_load;
-  logic [DATA_W-1:0] word;
-  assign word_load = snap_rd != snap_whole && (!word_valid || word_pop);
-
-  always_ff @(posedge clk) if (word_load) word <= snap[snap_rd[SNAP_LOG2-1:0]];
+  // The next words of the snapshot buffer wait in two registers, the first of them the memory's.
+  logic read_valid, read_load, word_valid, word_load, word_pop;
+  word_t read, word;
+  assign word_load = read_valid && (!word_valid || word_pop);
+  assign read_load = snap_rd != snap_whole && (!read_valid || word_load);
 
   always_ff @(posedge clk) begin
-    if (word_pop) word_valid <= 1'b0;
-    if (word_load) begin
-      snap_rd <= snap_rd + 1'b1;
-      word_valid <= 1'b1;
-    end
+    if (word_load) word <= read;
+    if (read_load) read <= snap[snap_rd[SNAP_LOG2-1:0]];
+  end
+
+  always_ff @(posedge clk) begin
+    word_valid <= word_load || (word_valid && !word_pop);
+    read_valid <= read_load || (read_valid && !word_load);
+    if (read_load) snap_rd <= snap_rd + 1'b1;
     if (rst) begin
       snap_rd <= '0;
+      read_valid <= 1'b0;
       word_valid <= 1'b0;
     end
   end
 
-  // ---- Units ----
+  // ---- Units: one is made while the one before it waits at the output ----
 
   logic step;  // the output register is free
-  logic in_snapshot;
-  pieces_t pieces_left;
-  logic unit_valid, unit_last, unit_take;
+  logic unit_free, unit_valid, unit_first, unit_last;
+  logic in_snapshot, word_take;
+  logic complete, last;  // with what is taken of the word: the unit, and the entry
   logic [UnitW-1:0] unit;
+  logic [31:0] unit_time_hi;
 
   assign step = !out_valid || out_ready;
-  assign queue_pop = step && !in_snapshot && queue_valid;
-  assign unit_last = pieces_left == 11'd1;
-  assign unit_take = step && in_snapshot && unit_valid;
+  assign unit_free = !unit_valid || step;
+  assign queue_pop = unit_free && !in_snapshot && queue_valid;
+  assign word_take = unit_free && in_snapshot && word_valid;
 
   if (DATA_W == 512) begin : g_split
     logic upper;
-    assign unit_valid = word_valid;
-    assign unit = upper ? word[511:256] : word[255:0];
-    assign word_pop = unit_take && (upper || unit_last);
+    assign complete = 1'b1;
+    assign last = word.last[upper];
+    assign word_pop = word_take && (upper || word.last[0]);
     always_ff @(posedge clk) begin
-      if (queue_pop) pieces_left <= head_pieces;
-      else if (unit_take) pieces_left <= pieces_left - 1'b1;
-      if (unit_take) upper <= !upper && !unit_last;
+      if (queue_pop) unit <= head.record;
+      else if (word_take) unit <= upper ? word.data[511:256] : word.data[255:0];
+      if (word_take) upper <= !upper && !word.last[0];
       if (rst) upper <= 1'b0;
     end
   end else begin : g_gather
     logic [1:0] place;
-    logic [UnitW-1:0] gathered;  // zero from `place` on
-    logic complete;
-    assign complete = place == 2'd3 || pieces_left == 11'd1;
-    assign unit_valid = word_valid && complete;
-    assign unit = gathered | UnitW'(word) << {place, 6'd0};
-    assign word_pop = in_snapshot && word_valid && (complete ? step : 1'b1);
+    assign complete = word.last || place == 2'd3;
+    assign last = word.last;
+    assign word_pop = word_take;
     always_ff @(posedge clk) begin
-      if (queue_pop) begin
-        pieces_left <= head_pieces;
-        gathered <= '0;
-      end else if (word_pop) begin
-        pieces_left <= pieces_left - 1'b1;
-        gathered <= complete ? '0 : unit;
+      for (int unsigned i = 0; i < 4; i++) begin
+        if (queue_pop) unit[64*i+:64] <= head.record[64*i+:64];
+        else if (word_take && place == 2'(i)) unit[64*i+:64] <= word.data;
+        else if (word_take && place == 2'd0) unit[64*i+:64] <= '0;
       end
+      if (word_take) place <= complete ? 2'd0 : place + 1'b1;
       if (rst) place <= '0;
-      else if (word_pop) place <= complete ? 2'd0 : place + 1'b1;
     end
   end
 
   always_ff @(posedge clk) begin
-    if (queue_pop) begin
-      out_data <= head;
-      out_time_hi <= head_time_hi;
-      out_last <= !head.snapshot;
-    end else if (unit_take) begin
+    if (step) out_valid <= unit_valid;
+    if (step && unit_valid) begin
       out_data <= unit;
+      out_time_hi <= unit_time_hi;
+      out_first <= unit_first;
       out_last <= unit_last;
     end
-    if (step) begin
-      out_valid <= queue_pop || unit_take;
-      out_first <= queue_pop;
+    if (unit_free) unit_valid <= queue_pop || (word_take && complete);
+    if (queue_pop) begin
+      unit_time_hi <= head.time_hi;
+      unit_first <= 1'b1;
+      unit_last <= !head.record.snapshot;
+      in_snapshot <= head.record.snapshot;
+    end else if (word_take) begin
+      unit_first  <= 1'b0;
+      unit_last   <= last;
+      in_snapshot <= !last;
     end
-    if (queue_pop) in_snapshot <= head.snapshot;
-    else if (unit_take && unit_last) in_snapshot <= 1'b0;
     if (rst) begin
       out_valid   <= 1'b0;
-      out_first   <= 1'b0;
+      unit_valid  <= 1'b0;
       in_snapshot <= 1'b0;
     end
   end
 
   // What waits for an input does not count: a frame for its record or the reverse, a unit
   // for out_ready.
-  assign busy = pair || (step && (out_valid || queue_valid || in_snapshot)) ||
+  assign busy = pair || read_load || word_load || place_left || (step && (out_valid || unit_valid)) ||
+                (unit_free && (queue_valid || in_snapshot)) ||
                 (!queue_valid && queue_free != (QUEUE_LOG2 + 1)'(Queue)) ||
                 (!ended_valid && ended_free != (INFLIGHT_LOG2 + 1)'(Inflight)) ||
                 (!record_valid && record_free != (INFLIGHT_LOG2 + 1)'(Inflight));

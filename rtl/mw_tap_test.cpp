@@ -235,6 +235,7 @@ struct Bench {
         c = config;
         wanted = done = kept = lost = snapshots_lost = seen = seen_snapshots_lost = skipped = snapshots = 0;
         const uint64_t from = cycle, first = id;
+        tick(false);  // snapshot_bytes stands from the clock before the first frame
         for (uint64_t i = 0; i < cycles; i++) tick(true);
         c.halt = 0, c.stall = 0, c.lead = 0;
         for (int i = 0; at; i++) {
