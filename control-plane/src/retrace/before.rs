@@ -317,9 +317,10 @@ impl Direction<'_> {
             return pieces;
         }
         while at < to && pieces.len() < most {
-            let cut = self.brought_by(at).map_or(to, |by| by.segment.end());
+            let by = self.brought_by(at).map(|by| &by.segment);
+            let cut = by.map_or(to, Segment::end);
             // A FIN has a number, but no byte.
-            let fin = self.brought_by(at).is_some_and(|by| by.segment.has(FIN));
+            let fin = by.is_some_and(|by| by.has(FIN));
             let end = cut
                 .min(to)
                 .min(at.saturating_add(self.longest + u32::from(fin)));
@@ -464,7 +465,7 @@ impl Direction<'_> {
         for at in (0..self.placed.len()).rev() {
             let takes = self.takes(&self.placed[at].seen);
             let Placed { seen, follows } = &mut self.placed[at];
-            if seen.before == Before::Nothing {
+            if seen.is_timely() {
                 next.0 = seen.number;
             } else if *follows {
                 seen.time = seen.time.min(next.1);
@@ -479,7 +480,7 @@ impl Direction<'_> {
             // They may have been sent faster than anything that was recorded.
             seen.time = seen.time.max(last);
             last = seen.time;
-            if seen.before == Before::Missing {
+            if !seen.is_recorded() {
                 seen.left = seen.left.map(|_| last);
             }
         }

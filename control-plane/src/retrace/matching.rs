@@ -81,18 +81,12 @@ impl Matching {
             Alike::Segments => starts,
         };
         // What stands for a packet that was not recorded counts no more than that.
-        let recorded_ones = Lane::ALL.map(|lane| {
-            let all = recorded.of(lane).map(Seen::is_recorded);
-            all.collect::<Vec<_>>()
+        let counted = Lane::ALL.into_iter().flat_map(|lane| {
+            let mut stands = recorded.of(lane);
+            let counts = move |_: &&Seen| stands.next().is_none_or(Seen::is_recorded);
+            replayed.of(lane).filter(counts)
         });
-        let mut count = [0; 2];
-        let counted: Vec<&Seen> = (replayed.packets.iter())
-            .filter(|seen| {
-                let at = seen.lane.index();
-                count[at] += 1;
-                recorded_ones[at].get(count[at] - 1) != Some(&false)
-            })
-            .collect();
+        let counted: Vec<_> = counted.collect();
         let mut nth: HashMap<_, usize> = HashMap::new();
         let mut others = HashMap::new();
         for seen in &counted {
@@ -118,13 +112,11 @@ impl Matching {
                 apart.push((seen.number, difference));
             }
         }
-        let missing = [None, Some(())].map(|came| {
-            let missing = recorded.packets.iter().filter(|seen| !seen.is_recorded());
-            missing.filter(|seen| seen.left.map(|_| ()) == came).count()
-        });
+        let missing = recorded.packets.iter().filter(|seen| !seen.is_recorded());
+        let (came, lost): (Vec<_>, Vec<_>) = missing.partition(|seen| seen.left.is_some());
         Self {
             packets: [recorded.recorded().count(), counted.len()],
-            missing,
+            missing: [lost.len(), came.len()],
             content,
             windows: (content - windows.len(), windows.first().copied()),
             exact: content - apart.len(),
@@ -142,21 +134,22 @@ impl Matching {
         self.departure.is_none() && all == [recorded; 3]
     }
 
-    /// A line on packets that are not in the recording.
-    fn besides(&self) -> String {
+    /// What there is to say of packets that are not in the recording.
+    fn besides(&self) -> Option<String> {
         match self.missing {
-            [0, 0] => String::new(),
-            [lost, 0] => format!("Besides  {lost} lost before they were recorded, as it seems\n"),
-            [0, came] => format!("Besides  {came} not recorded that came, as it seems\n"),
-            [lost, came] => format!(
-                "Besides  {lost} lost before they were recorded, and {came} not recorded that came, as it seems\n"
-            ),
+            [0, 0] => None,
+            [lost, 0] => Some(format!(
+                "{lost} lost before they were recorded, as it seems"
+            )),
+            [0, came] => Some(format!("{came} not recorded that came, as it seems")),
+            [lost, came] => Some(format!(
+                "{lost} lost before they were recorded, and {came} not recorded that came, as it seems"
+            )),
         }
     }
 
-    /// In words; `inside` has what the kernels noted in the recording and in the replay, of the
-    /// connection with this number in both.
-    pub fn text(&self, inside: [&Senders; 2], connection: u32) -> String {
+    /// What was found: names and values.
+    pub(super) fn lines(&self) -> Vec<(&'static str, String)> {
         let [recorded, replayed] = self.packets;
         let percent = |n: usize| match recorded.max(replayed) {
             all if n == all => "100 %".to_owned(),
@@ -170,35 +163,48 @@ impl Matching {
                 format!("within {}", self.how.tolerance()),
             ),
         };
-        let mut text = format!(
-            "Packets  {recorded} recorded, {replayed} replayed\n{}\
-             Content  {} are the same {same} ({})\n\
-             Times    {} of them {when} ({})",
-            self.besides(),
-            self.content,
-            percent(self.content),
-            self.exact,
-            percent(self.exact)
-        );
+        let (content, exact) = (self.content, self.exact);
+        let packets = format!("{recorded} recorded, {replayed} replayed");
+        let mut lines = vec![("Packets", packets)];
+        lines.extend(self.besides().map(|besides| ("Besides", besides)));
+        let share = percent(content);
+        lines.push((
+            "Content",
+            format!("{content} are the same {same} ({share})"),
+        ));
+        let mut times = format!("{exact} of them {when} ({})", percent(exact));
         let apart = [("first", self.first_apart), ("most", self.most_apart)];
         for (what, (number, by)) in (apart.iter()).filter_map(|(what, at)| Some((what, (*at)?))) {
-            text += &format!(", {what} apart packet {number} by {by}");
+            times += &format!(", {what} apart packet {number} by {by}");
         }
+        lines.push(("Times", times));
         if let (same, Some(number)) = self.windows {
             let share = percent(same);
-            text += &format!(
-                "\nWindows  {same} of them have the same window and push flag ({share}), first other packet {number}"
+            let windows = format!(
+                "{same} of them have the same window and push flag ({share}), first other packet {number}"
             );
+            lines.push(("Windows", windows));
         }
-        match &self.departure {
-            Some(departure) => {
-                text += "\n\n";
-                text += &departure.text(inside, connection);
-            }
-            None if self.holds() => text += "\nMatches  as it was, packet for packet",
-            None => text += "\nMatches  packet for packet, but not in all",
+        if self.departure.is_none() {
+            let matches = match self.holds() {
+                true => "as it was, packet for packet",
+                false => "packet for packet, but not in all",
+            };
+            lines.push(("Matches", matches.to_owned()));
         }
-        text
+        lines
+    }
+
+    /// In words; `inside` has what the kernels noted in the recording and in the replay, of the
+    /// connection with this number in both.
+    pub fn text(&self, inside: [&Senders; 2], connection: u32) -> String {
+        let lines = self.lines().into_iter();
+        let lines: Vec<_> = lines
+            .map(|(name, value)| format!("{name:<7}  {value}"))
+            .collect();
+        let departure = self.departure.as_ref();
+        let departure = departure.map(|d| format!("\n\n{}", d.text(inside, connection)));
+        lines.join("\n") + &departure.unwrap_or_default()
     }
 }
 

@@ -229,9 +229,8 @@ impl Compared {
         let replay = Replay {
             title: self.name.clone(),
             holds: self.matching.holds(),
-            lines: (text.lines().take_while(|line| !line.is_empty()))
-                .filter_map(|line| line.split_once("  "))
-                .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
+            lines: (self.matching.lines().into_iter())
+                .map(|(name, value)| (name.to_owned(), value))
                 .collect(),
             departure: (self.matching.departure.as_ref())
                 .map(|departure| departure.told(inside, self.connection)),

@@ -4,7 +4,7 @@
 use midwire_trace::packet::tcp_flags::{ECE, SYN};
 use midwire_trace::{Lane, Nanos};
 
-use super::trail::{Before, Seen, Segment, Trail};
+use super::trail::{Seen, Segment, Trail};
 
 /// From a frame's first bit in to its first bit out of the card, when it is held back, beyond what
 /// was asked for.
@@ -23,7 +23,7 @@ impl Trail {
         for seen in &mut self.packets {
             let held = seen.left.map(|left| left.since(seen.time));
             // What was overtaken on its way to that line has left when it was seen there.
-            if let Some(held) = held.filter(|_| seen.before == Before::Nothing) {
+            if let Some(held) = held.filter(|_| seen.is_timely()) {
                 let held = if held > HELD {
                     held - LATENCY
                 } else {
@@ -217,8 +217,7 @@ impl Trail {
         Lane::ALL.map(|lane| {
             let mut least = Nanos(u64::MAX);
             let mut heard = None;
-            let timely = |seen: &&Seen| seen.before == Before::Nothing;
-            for seen in self.packets.iter().filter(timely) {
+            for seen in self.packets.iter().filter(|seen| seen.is_timely()) {
                 if seen.lane != lane {
                     heard = Some(seen);
                     continue;

@@ -19,7 +19,7 @@ use super::calls::{self, Script};
 use super::matching::{Alike, Departure, Matching};
 use super::network::CE;
 use super::settings::{self, LEAST_DELAY};
-use super::trail::{Before, Seen, Trail};
+use super::trail::{Seen, Trail};
 use super::{NOTED, Set, refused};
 use crate::Error;
 use crate::bench::CardProvider;
@@ -221,8 +221,8 @@ impl Search<'_> {
             for (lane, (host, script)) in Lane::ALL.into_iter().zip(ends) {
                 // What a program says at the end of a stream comes later than what its kernel says.
                 let kernel = |lag: &Lag<'_>| {
-                    let timely = lag.recorded.before == Before::Nothing;
-                    lag.answers && timely && !lag.recorded.segment.has(FIN)
+                    let recorded = lag.recorded;
+                    lag.answers && recorded.is_timely() && !recorded.segment.has(FIN)
                 };
                 let lags = self.lags(&outcome, lane).into_iter().filter(kernel);
                 let least = lags.map(|lag| lag.early - lag.cause).min();
@@ -377,9 +377,8 @@ impl Search<'_> {
 
     /// What has to be added to the time of the first packet, if what comes first at another time comes
     /// whole ticks off: long timers end with every eighth tick of a host, or fewer, wherever that is.
-    fn out_of_step(&self, outcome: &Outcome) -> Option<i64> {
-        let lags = Lane::ALL.map(|lane| self.lags(outcome, lane));
-        let timely = |lag: &&Lag<'_>| lag.whole && lag.recorded.before == Before::Nothing;
+    fn out_of_step(lags: &[Vec<Lag<'_>>; 2]) -> Option<i64> {
+        let timely = |lag: &&Lag<'_>| lag.whole && lag.recorded.is_timely();
         let wrong = |lag: &&Lag<'_>| lag.early.abs() > TOLERANCE;
         let first = lags.iter().flatten().filter(timely).filter(wrong);
         let early = first.min_by_key(|lag| lag.came)?.early;
@@ -392,22 +391,21 @@ impl Search<'_> {
     /// The model with later calls, and packets that are held back longer; nothing when all is right.
     fn correction(&self, outcome: &Outcome) -> Option<Model> {
         let mut model = outcome.model.clone();
-        if let Some(ticks) = self.out_of_step(outcome) {
+        let lags = Lane::ALL.map(|lane| self.lags(outcome, lane));
+        if let Some(ticks) = Self::out_of_step(&lags) {
             model.first_packet = model.first_packet.saturating_add_signed(ticks);
             return Some(model);
         }
-        for lane in Lane::ALL {
+        for (lane, lags) in Lane::ALL.into_iter().zip(lags) {
             // By how much later a packet will come when all is corrected that was before it.
             let mut moved = 0;
-            for lag in self.lags(outcome, lane) {
+            for lag in lags {
                 if lag.idle {
                     moved = lag.cause;
                 }
                 let held = &mut model.held[lane.index()][lag.nth];
                 let call = model.scripts[lane.index()].call_of(lag.recorded);
-                // Of others the time at which they were sent is inferred.
-                let timely = lag.recorded.before == Before::Nothing;
-                if let Some(call) = call.filter(|_| timely) {
+                if let Some(call) = call.filter(|_| lag.recorded.is_timely()) {
                     let wrong = lag.then - lag.came;
                     let after = call.at.map(|at| lag.came - at as i64);
                     let at = match after {

@@ -9,7 +9,7 @@ use midwire_trace::units::line_bytes;
 use midwire_trace::{Lane, Nanos};
 use serde_json::json;
 
-use super::trail::{Before, Seen, Trail};
+use super::trail::{Seen, Trail};
 use crate::plan::{Duration, LinuxEndpoint};
 
 /// Rates of network cards, in Mbit/s, that gaps between frames are taken for.
@@ -53,9 +53,7 @@ fn prefix(a: IpAddr, b: IpAddr) -> u32 {
 /// The least rate of a network card that the least gap between two long frames of a direction
 /// leaves; nothing when none follow each other.
 pub(super) fn rate<'a>(frames: impl Iterator<Item = &'a Seen>) -> Option<u32> {
-    let frames: Vec<_> = frames
-        .filter(|seen| seen.before == Before::Nothing)
-        .collect();
+    let frames: Vec<_> = frames.filter(|seen| seen.is_timely()).collect();
     let longest = frames.iter().map(|seen| seen.length).max()?;
     let long = |seen: &&Seen| seen.length == longest && longest > 1000;
     let pairs = frames.windows(2).filter(|pair| pair.iter().all(long));

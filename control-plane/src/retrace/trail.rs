@@ -428,6 +428,11 @@ impl Seen {
         self.before != Before::Missing
     }
 
+    /// Whether its time is recorded; of others it is inferred.
+    pub fn is_timely(&self) -> bool {
+        self.before == Before::Nothing
+    }
+
     /// Whether this is the very packet, seen at another place.
     fn is(&self, other: &Seen) -> bool {
         let name = |seen: &Seen| {
