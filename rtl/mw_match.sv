@@ -77,7 +77,8 @@ module mw_match
     logic             ruled;      // rules are tried
     logic             pages;      // from the first byte's page to the last byte's
     logic [47:0]      first;
-    logic [47:0]      last;
+    logic [8:0]       more;       // pages behind the first one's
+    logic [7:0]       to;         // the last byte in the last of them
   } seek_t;
 
   // ---- in
@@ -103,7 +104,7 @@ module mw_match
       seek_in.pos_any = in_trk.pos_any;
       seek_in.pos_fin = in_trk.pos_fin;
       seek_in.first = in_trk.rel;
-      seek_in.last = in_trk.rel + 48'(in_hdr.payload_len) - 48'd1;
+      {seek_in.more, seek_in.to} = 17'(in_trk.rel[7:0]) + 17'(in_hdr.payload_len) - 17'd1;
       if (in_trk.conn != ConnNone) begin
         automatic logic tcp_data = in_hdr.proto == ProtoTcp && in_trk.kinds[KindData];
         seek_in.want[WantAny] = kinds_enable[5'(KindAny)];
@@ -187,6 +188,7 @@ module mw_match
   logic [2:0] want, want_one, want_left, want_rest;
   logic pages, pages_left, page_last;
   logic [39:0] page, page_next;
+  logic [8:0] more, more_left;
   logic issue, issue_last;
   logic exact_slot, page_slot, token_slot;  // the host's turn
   exact_key_t exact_key;
@@ -201,7 +203,8 @@ module mw_match
     want_one = want & (~want + 1'b1);
     want_rest = want & ~want_one;
     page = begun ? page_next : seek.first[47:8];
-    page_last = page == seek.last[47:8];
+    more = begun ? more_left : seek.more;
+    page_last = more == '0;
     issue = seek_valid && !exact_slot && !page_slot && found_free > (FoundLog2 + 1)'(Flight);
     issue_last = want_rest == '0 && (!pages || page_last);
     seek_pop = issue && issue_last;
@@ -238,6 +241,7 @@ module mw_match
       want_left <= want_rest;
       pages_left <= pages && !page_last;
       page_next <= page + 1'b1;
+      more_left <= more - 1'b1;
       page_key.conn <= seek.conn;
       page_key.page <= page;
     end
@@ -250,7 +254,7 @@ module mw_match
           ruled: issue_last && seek.ruled,
           own: want_one[WantKind],
           from : begun ? '0 : seek.first[7:0],
-          to: page_last ? seek.last[7:0] : '1
+          to: page_last ? seek.to : '1
       };
       beside <= {beside[Flight-1:1], b};
       beside_valid <= {beside_valid[Flight-1:1], issue};
@@ -578,9 +582,17 @@ module mw_match
   logic [ACTIONS_LOG2-1:0] fires_action;
   logic [ACTIONS_LOG2-1:0] t4_action;
   logic [7:0] iteration, t4_iteration, t5_iteration, t6_iteration;
-  logic [Clauses-1:0] open;  // clauses that no trigger guards, or one that is armed
+  // Times that the position was seen before, at which a clause is carried out.
+  typedef struct packed {
+    logic       open;     // no trigger guards it, or one that is armed
+    logic [7:0] least;
+    logic [7:0] below;
+    logic       endless;
+  } range_t;
+  range_t [Clauses-1:0] range;
 
   always_comb begin
+    automatic logic [7:0] seen;
     fires = 1'b0;
     fires_action = '0;
     iteration = '0;
@@ -596,15 +608,13 @@ module mw_match
       iteration = t[3].iteration;
     end else if (t_valid[3] && t[3].hit) begin
       state_update = 1'b1;
+      seen = state.seen[23:8] != '0 ? '1 : state.seen[7:0];
       if (state.seen != '1) state_next.seen = state.seen + 1'b1;
-      iteration = state.seen >= 24'd254 ? 8'd255 : state_next.seen[7:0];
-      for (int n = int'(Clauses) - 1; n >= 0; n--) begin
-        automatic clause_range_t r = slot.clause[n].range;
-        // the iteration stays at 255, so a range up to 255 has no end
-        if (open[n] && r.valid && iteration >= r.first && iteration <= r.last) begin
-          fires = 1'b1;
-          fires_action = slot.clause[n].action[ACTIONS_LOG2-1:0];
-        end
+      iteration = seen >= 8'd254 ? 8'd255 : seen + 1'b1;
+      for (int n = int'(Clauses) - 1; n >= 0; n--)
+      if (range[n].open && seen >= range[n].least && (range[n].endless || seen < range[n].below)) begin
+        fires = 1'b1;
+        fires_action = slot.clause[n].action[ACTIONS_LOG2-1:0];
       end
       if (fires) begin
         if (state.fired != '1) state_next.fired = state.fired + 1'b1;
@@ -625,12 +635,14 @@ module mw_match
         t4_iteration <= iteration;
       end
       if (t_valid[2]) begin
-        automatic logic [Clauses-1:0] armed = '0;
         for (int n = 0; n < int'(Clauses); n++) begin
           automatic clause_range_t r = slot_read.clause[n].range;
-          armed[n] = !r.guarded || triggers[r.trigger];
+          range[n].open <= r.valid && (!r.guarded || triggers[r.trigger]);
+          range[n].least <= r.first == '0 ? '0 : r.first - 1'b1;
+          range[n].below <= r.last;
+          // the iteration stays at 255, so a range up to 255 has no end
+          range[n].endless <= r.last == '1;
         end
-        open <= armed;
         slot <= slot_read;
       end
       t <= {t[5:1], t0};
