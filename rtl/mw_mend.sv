@@ -5,18 +5,20 @@
 // copy is kept, and when a verdict wants checksums mended, the old bytes are read from it as
 // soon as they are there. One answer for each verdict that `mends`, in their order.
 //
-// A frame takes one cycle for each of: set, ecn, corrupt, and the ICRC if the UDP checksum is
-// to follow its change; changes that share 8 bytes or lie in those of set are read with them.
-// Each reads 16 bytes, from a multiple of 8 on:
+// A frame takes one cycle, and two at the least, for each of: set, ecn, corrupt, and the ICRC if
+// the UDP checksum is to follow its change; changes that share 8 bytes or lie in those of set are
+// read with them. Each reads 16 bytes, from a multiple of 8 on:
 //
 //   request   offsets from the verdict; FIFO
-//   work      waits for the bytes, issues the reads
-//   a, b      the memory's two cycles; which bytes each checksum covers
-//   c         old bytes
-//   d         new bytes, both masked for each checksum
-//   e to h    differences of 16-bit words added up, to one sum of the frame
+//   pend      waits for the bytes
+//   work      issues the reads
+//   a, b      where the window lies in the memory, and to the offsets that matter
+//   c, d      the memory's two cycles; bytes of fields that begin at these offsets
+//   e         old bytes; which of them each checksum covers
+//   f         new bytes, both masked for each checksum
+//   g to m    differences of 16-bit words added up, to one sum of the frame
 //   sums      FIFO; RoCE waits for mw_crc32_change here
-//   p, q, out the ICRC's own change in the UDP checksum
+//   p to out  the ICRC's own change in the UDP checksum; sums made 16 bits
 //
 // Covered are: by the IPv4 header checksum the header; by that of TCP and UDP their header and
 // data and the addresses; by the ICRC all from the IP header on but the fields that may change
@@ -46,14 +48,16 @@ module mw_mend
     input logic out_ready,
     output mend_t out
 );
-  if ((DATA_W != 64 && DATA_W != 512) || FIFO_LOG2 < 2 || INFLIGHT_LOG2 < 1) begin : g_bad
+  if ((DATA_W != 64 && DATA_W != 512) || FIFO_LOG2 < 2 || INFLIGHT_LOG2 < 2) begin : g_bad
     $fatal(1, "mw_mend: a parameter is out of its range");
   end
 
   localparam int unsigned Words = DATA_W / 64;  // of a beat
   localparam int unsigned AddrW = FIFO_LOG2 + $clog2(Words);  // of a word among all that wait
   localparam int unsigned Window = 16;  // bytes read at a time
-  localparam int unsigned SumsLog2 = 5;  // frames at work: those in the pipelines' stages
+  // Frames at work: those in the pipelines' stages. A shortest frame takes 10 cycles at 64 bits
+  // and 2 at 512.
+  localparam int unsigned SumsLog2 = DATA_W == 64 ? 4 : 5;
 
   typedef logic [INFLIGHT_LOG2-1:0] number_t;
   typedef logic [10:0] word_t;  // of a frame
@@ -108,7 +112,10 @@ module mw_mend
     );
   end
 
+  // Read after they were written.
+  (* no_rw_check *)
   logic [FIFO_LOG2-1:0] start[1 << INFLIGHT_LOG2];
+  (* no_rw_check *)
   logic [13:0] length[1 << INFLIGHT_LOG2];
   number_t frame;  // that comes in, or the next one
   logic open;  // it has begun
@@ -144,7 +151,6 @@ module mw_mend
     logic [13:0] bound;          // what lies there or behind is cut off
     logic        has_icrc;       // RoCE: it changes, or the UDP checksum covers it
     logic        ecn;
-    logic [13:0] ecn_at;
     logic [1:0]  ecn_codepoint;
     logic        set;
     logic [13:0] set_at;
@@ -164,36 +170,33 @@ module mw_mend
   request_t made, head;
   always_ff @(posedge clk) begin
     if (v_valid) begin
-      if (v_mends && !busy) begin
-        automatic write_t write = write_of(v.layout, v.action);
-        automatic logic [13:0] bound = '1;
-        if (truncates(v.action.truncate, v.action.truncate_bytes)) bound = v.action.truncate_bytes;
-        made <= '{
-            number: verdict,
-            ip4: has_ip_checksum(v.layout),
-            ip6: v.layout.is_ip && v.layout.is_ip6,
-            proto: v.layout.proto,
-            l3: v.layout.l3_offset,
-            l4: v.layout.l4_offset,
-            data_end: v.layout.data_end,
-            bound: bound,
-            has_icrc: v.layout.proto == ProtoRoce && (v.action.mend_icrc || v.action.mend_l4),
-            ecn: v.action.ecn && v.layout.is_ip,
-            ecn_at: 14'(v.layout.l3_offset) + 14'd1,
-            ecn_codepoint: v.action.ecn_codepoint,
-            set: write.valid,
-            set_at: write.at,
-            set_mask: write.mask,
-            set_value: write.value,
-            corrupt: v.action.corrupt && has_base(v.layout, v.action.corrupt_base),
-            corrupt_at: frame_offset(v.layout, v.action.corrupt_base, v.action.corrupt_offset),
-            corrupt_mask: v.action.corrupt_mask,
-            mend_ip: v.action.mend_ip,
-            mend_l4: v.action.mend_l4,
-            mend_icrc: v.action.mend_icrc,
-            break_icrc: v.action.break_icrc
-        };
-      end
+      automatic write_t write = write_of(v.layout, v.action);
+      automatic logic [13:0] bound = '1;
+      if (truncates(v.action.truncate, v.action.truncate_bytes)) bound = v.action.truncate_bytes;
+      made <= '{
+          number: verdict,
+          ip4: has_ip_checksum(v.layout),
+          ip6: v.layout.is_ip && v.layout.is_ip6,
+          proto: v.layout.proto,
+          l3: v.layout.l3_offset,
+          l4: v.layout.l4_offset,
+          data_end: v.layout.data_end,
+          bound: bound,
+          has_icrc: v.layout.proto == ProtoRoce && (v.action.mend_icrc || v.action.mend_l4),
+          ecn: v.action.ecn && v.layout.is_ip,
+          ecn_codepoint: v.action.ecn_codepoint,
+          set: write.valid,
+          set_at: write.at,
+          set_mask: write.mask,
+          set_value: write.value,
+          corrupt: v.action.corrupt && has_base(v.layout, v.action.corrupt_base),
+          corrupt_at: frame_offset(v.layout, v.action.corrupt_base, v.action.corrupt_offset),
+          corrupt_mask: v.action.corrupt_mask,
+          mend_ip: v.action.mend_ip,
+          mend_l4: v.action.mend_l4,
+          mend_icrc: v.action.mend_icrc,
+          break_icrc: v.action.break_icrc
+      };
       verdict <= verdict + 1'b1;
     end
     made_valid <= v_valid && v_mends && !busy;
@@ -204,7 +207,8 @@ module mw_mend
   end
   mw_fifo #(
       .WIDTH($bits(request_t)),
-      .DEPTH_LOG2(INFLIGHT_LOG2)
+      .DEPTH_LOG2(INFLIGHT_LOG2),
+      .READ(fifo_read(DATA_W))
   ) i_requests (
       .clk,
       .rst,
@@ -217,309 +221,387 @@ module mw_mend
       .free(free)
   );
   // Frames wait as long as their requests: with half of all in the queue there is room for others.
-  assign busy = free < (INFLIGHT_LOG2 + 1)'(1 << (INFLIGHT_LOG2 - 1));
+  always_ff @(posedge clk) busy <= (free <= (INFLIGHT_LOG2 + 1)'(1 << (INFLIGHT_LOG2 - 1)));
+
+  // ---- Pend: the next request waits until all that it reads is there, or its frame is.
+  typedef logic [10:0] beat_t;
+  function automatic word_t word_of(input logic [13:0] at);
+    return word_t'(at >> 3);
+  endfunction
+  function automatic beat_t beat_of(input logic [13:0] at);
+    return beat_t'(at / 14'(DATA_W / 8));
+  endfunction
+  function automatic word_t ecn_word(input request_t r);
+    return word_of(14'(r.l3) + 14'd1);
+  endfunction
+
+  request_t pend;
+  logic pend_valid, pend_ready, pend_ended, ended, fetch, take, work, last_read;
+  logic [FIFO_LOG2-1:0] pend_start;
+  logic [13:0] pend_length;
+  beat_t pend_set, pend_corrupt, pend_icrc;  // the beats with the last bytes that must be there
+  logic ecn_in_set, corrupt_in_set, corrupt_in_ecn;  // its word is read anyway
+  logic [SumsLog2:0] room;  // frames that may still begin
+  assign ended = pend.number != frame || !open;
+  assign take = pend_ready && (!work || last_read);
+  assign head_ready = !pend_valid || take;
+  assign fetch = head_valid && head_ready;
+  always_ff @(posedge clk) begin
+    if (pend_valid) begin
+      automatic word_t set = word_of(pend.set_at);
+      automatic word_t ecn = ecn_word(pend);
+      automatic word_t corrupt = word_of(pend.corrupt_at);
+      pend_ended <= ended;
+      pend_length <= length[pend.number];
+      ecn_in_set <= ecn == set || ecn == set + 1'b1;
+      corrupt_in_set <= corrupt == set || corrupt == set + 1'b1;
+      corrupt_in_ecn <= corrupt == ecn;
+    end
+    pend_ready <= pend_valid && !take && room != '0 &&
+        (ended || (beats > pend_set && beats > pend_corrupt && beats > pend_icrc));
+    if (take) pend_valid <= 1'b0;
+    if (fetch) begin
+      pend_valid <= 1'b1;
+      pend <= head;
+      pend.set_mask <= turned_bytes(head.set_mask, head.set_at[2:0]);
+      pend.set_value <= turned_bytes(head.set_value, head.set_at[2:0]);
+      pend_start <= start[head.number];
+      pend_set <= head.set ? beat_of(head.set_at + 14'd7) : '0;
+      pend_corrupt <= head.corrupt ? beat_of(head.corrupt_at) : '0;
+      pend_icrc <= head.has_icrc ? beat_of(head.data_end + 14'd3) : '0;
+    end
+    if (rst) begin
+      pend_valid <= 1'b0;
+      pend_ready <= 1'b0;
+    end
+  end
 
   // ---- Work: the reads of one frame, the lowest number first; the ICRC is the last.
   localparam int unsigned ReadSet = 0;
   localparam int unsigned ReadEcn = 1;
   localparam int unsigned ReadCorrupt = 2;
   localparam int unsigned ReadIcrc = 3;
-  typedef struct packed {
-    request_t request;
-    word_t    word;     // the first of the window's two
-    logic     icrc;     // reads the ICRC
-    logic     all;      // counts all 16 bytes, else the first 8
-    logic     last;     // of the frame
-  } item_t;
-
-  function automatic word_t word_of(input logic [13:0] at);
-    return word_t'(at >> 3);
-  endfunction
-  function automatic logic [10:0] beat_of(input logic [13:0] at);
-    return 11'(at / 14'(DATA_W / 8));
-  endfunction
-
-  logic work, ended, issue, take;
-  logic [SumsLog2:0] room;  // frames that may still begin
   request_t w;
   logic [FIFO_LOG2-1:0] w_start;
-  logic [10:0] w_set, w_corrupt, w_icrc;  // the beats with the last bytes that must be there
-  logic [3:0] reads, head_reads, read;
-  item_t item;
-  assign ended = w.number != frame || !open;
-  assign issue = work && (ended || (beats > w_set && beats > w_corrupt && beats > w_icrc));
-  assign read = reads & (~reads + 1'b1);
-  assign take = head_valid && room != '0 && (!work || (issue && reads == read));
-  assign head_ready = take;
+  logic [13:0] w_length;
+  logic w_ended;
+  logic [3:0] reads, pend_reads, read;
+  function automatic logic [3:0] lowest(input logic [3:0] bits);
+    return bits & ~(bits << 1 | bits << 2 | bits << 3);
+  endfunction
+  assign read = lowest(reads);
   always_comb begin
-    head_reads = '0;
-    if (take) begin
-      automatic word_t set = word_of(head.set_at);
-      automatic word_t ecn = word_of(head.ecn_at);
-      automatic word_t corrupt = word_of(head.corrupt_at);
-      head_reads[ReadSet] = head.set;
-      head_reads[ReadEcn] = head.ecn && !(head.set && (ecn == set || ecn == set + 1'b1));
-      head_reads[ReadCorrupt] = head.corrupt && !(head.ecn && corrupt == ecn) &&
-          !(head.set && (corrupt == set || corrupt == set + 1'b1));
-      head_reads[ReadIcrc] = head.has_icrc && head.mend_l4;
-    end
+    pend_reads[ReadSet] = pend.set;
+    pend_reads[ReadEcn] = pend.ecn && !(pend.set && ecn_in_set);
+    pend_reads[ReadCorrupt] = pend.corrupt && !(pend.ecn && corrupt_in_ecn) &&
+        !(pend.set && corrupt_in_set);
+    pend_reads[ReadIcrc] = pend.has_icrc && pend.mend_l4;
   end
   always_ff @(posedge clk) begin
-    if (issue) reads <= reads ^ read;
-    if (issue && reads == read) work <= 1'b0;
+    if (work) begin
+      reads <= reads ^ read;
+      last_read <= (reads ^ read) == lowest(reads ^ read);
+      if (last_read) work <= 1'b0;
+    end
     if (take) begin
       work <= 1'b1;
-      reads <= head_reads;
-      w <= head;
-      w_start <= start[head.number];
-      w_set <= head.set ? beat_of(head.set_at + 14'd7) : '0;
-      w_corrupt <= head.corrupt ? beat_of(head.corrupt_at) : '0;
-      w_icrc <= head.has_icrc ? beat_of(head.data_end + 14'd3) : '0;
+      reads <= pend_reads;
+      last_read <= pend_reads == lowest(pend_reads);
+      w <= pend;
+      w_start <= pend_start;
+      w_length <= pend_length;
+      w_ended <= pend_ended;
     end
     if (rst) work <= 1'b0;
   end
 
-  always_comb begin
-    item = '0;
-    if (issue) begin
-      item.request = w;
-      if (ended && length[w.number] < w.bound) item.request.bound = length[w.number];
-      unique case (1'b1)
-        read[ReadSet]: item.word = word_of(w.set_at);
-        read[ReadEcn]: item.word = word_of(w.ecn_at);
-        read[ReadCorrupt]: item.word = word_of(w.corrupt_at);
-        default: item.word = word_of(w.data_end);
-      endcase
-      item.icrc = read[ReadIcrc];
-      item.all  = read[ReadSet] || read[ReadIcrc];
-      item.last = reads == read;
-    end
-  end
-  // The window's first word may be even or odd.
-  logic [AddrW-1:0] first;
-  assign first = AddrW'(w_start) * AddrW'(Words) + AddrW'(item.word);
-  assign rd_en = issue;
-  assign rd_word[0] = (AddrW - 1)'((first + 1'b1) >> 1);
-  assign rd_word[1] = (AddrW - 1)'(first >> 1);
-
-  // ---- a, b: while the memory reads, where the window lies to the offsets that matter
-  typedef logic signed [15:0] rel_t;
-  logic a_valid, b_valid, c_valid, d_valid;
-  item_t a, b;
-  logic a_odd, b_odd;
+  // ---- a, b: the window, first in the frame and then in the memory
+  typedef struct packed {
+    request_t request;
+    logic     icrc;     // reads the ICRC
+    logic     all;      // counts all 16 bytes, else the first 8
+    logic     last;     // of the frame
+  } item_t;
+  typedef logic signed [14:0] rel_t;
+  logic a_valid, b_valid, c_valid, d_valid, e_valid, f_valid;
+  item_t a, b, c, d;
+  word_t a_word;  // the first of the window's two
+  logic [FIFO_LOG2-1:0] a_start;
+  logic b_odd, c_odd, d_odd;
   rel_t b_l3, b_l4, b_end, b_bound, b_set, b_corrupt;  // first byte of the window from there
+  logic b_whole, c_whole, d_whole;  // the ICRC is not cut off
   always_ff @(posedge clk) begin
-    if (issue) begin
-      a <= item;
-      a_odd <= first[0];
-    end
     if (a_valid) begin
-      automatic rel_t at = rel_t'({a.word, 3'b000});
+      automatic rel_t at = rel_t'({a_word, 3'b000});
+      automatic logic [AddrW-1:0] first = AddrW'(a_start) * AddrW'(Words) + AddrW'(a_word);
+      // It may be even or odd.
+      rd_word[0] <= (AddrW - 1)'((first + 1'b1) >> 1);
+      rd_word[1] <= (AddrW - 1)'(first >> 1);
       b <= a;
-      b_odd <= a_odd;
+      b_odd <= first[0];
       b_l3 <= at - rel_t'(a.request.l3);
       b_l4 <= at - rel_t'(a.request.l4);
       b_end <= at - rel_t'(a.request.data_end);
       b_bound <= at - rel_t'(a.request.bound);
       b_set <= at - rel_t'(a.request.set_at);
       b_corrupt <= at - rel_t'(a.request.corrupt_at);
+      b_whole <= 15'(a.request.data_end) + 15'd4 <= 15'(a.request.bound);
     end
-    a_valid <= issue && !rst;
+    if (work) begin
+      a.request <= w;
+      if (w_ended && w_length < w.bound) a.request.bound <= w_length;
+      unique case (1'b1)
+        read[ReadSet]: a_word <= word_of(w.set_at);
+        read[ReadEcn]: a_word <= ecn_word(w);
+        read[ReadCorrupt]: a_word <= word_of(w.corrupt_at);
+        default: a_word <= word_of(w.data_end);
+      endcase
+      a_start <= w_start;
+      a.icrc  <= read[ReadIcrc];
+      a.all   <= read[ReadSet] || read[ReadIcrc];
+      a.last  <= last_read;
+    end
+    a_valid <= work && !rst;
     b_valid <= a_valid && !rst;
     c_valid <= b_valid && !rst;
     d_valid <= c_valid && !rst;
+    e_valid <= d_valid && !rst;
+    f_valid <= e_valid && !rst;
   end
+  assign rd_en = b_valid;
 
-  // Bytes of a window, `at` behind some offset, that lie `n` behind it or farther.
-  function automatic bytes_t behind(input rel_t at, input rel_t n);
-    rel_t missing;
-    missing = n - at;
-    return missing <= 0 ? '1 : missing >= rel_t'(Window) ? '0 : bytes_t'('1) << missing[3:0];
+  // ---- c, d: while the memory reads, which bytes of the window belong to which field
+  typedef logic [5:0] place_t;  // 16 and more: bytes behind the offset; 0, 63: as far or farther
+  typedef logic [62:0] field_t;  // a bit for each byte behind an offset
+  function automatic place_t place_of(input rel_t at);
+    if (at[14]) return at[13:4] == '1 ? {2'b00, at[3:0]} : '0;
+    return at[13:6] != '0 || at[5:4] == '1 ? '1 : {at[5:4] + 2'd1, at[3:0]};
   endfunction
-  // `count` bytes from `n` on.
-  function automatic bytes_t span(input rel_t at, input rel_t n, input rel_t count);
-    return behind(at, n) & ~behind(at, n + count);
+  function automatic field_t field(input int unsigned at, input int unsigned count);
+    field = '0;
+    for (int unsigned i = 0; i < count; i++) field[at+i] = 1'b1;
   endfunction
-  // 8 bytes that begin at the offset.
-  function automatic window_t place(input rel_t at, input logic [63:0] bytes);
-    if (at <= rel_t'(-Window) || at >= 8) return '0;
-    return at > 0 ? window_t'(bytes) >> {at[2:0], 3'b000} : window_t'(bytes) << {-at, 3'b000};
+  function automatic bytes_t of_field(input place_t at, input field_t bytes);
+    return bytes_t'({bytes, 16'd0} >> at);
   endfunction
-  function automatic window_t spread(input bytes_t bytes);
-    for (int i = 0; i < int'(Window); i++) spread[8*i+:8] = {8{bytes[i]}};
-  endfunction
+  localparam field_t Behind = '1;
+  localparam field_t IpSum = field(10, 2);
+  localparam field_t TcpSum = field(16, 2);
+  localparam field_t UdpSum = field(6, 2);
+  // TOS, TTL, checksum; traffic class, flow label, hop limit; BTH byte 4
+  localparam field_t Varies4 = field(1, 1) | field(8, 1) | IpSum;
+  localparam field_t Varies6 = field(1, 3) | field(7, 1);
+  localparam field_t VariesBth = field(12, 1);
 
-  // ---- c: the old bytes, what changes in them and who covers it
-  request_t c;
-  logic c_is_icrc, c_last;
-  logic [13:0] c_bytes;  // from the window to the end of what the ICRC covers
-  window_t c_old, c_mask, c_value;
-  bytes_t c_ecn, c_corrupt, c_ip, c_l4, c_icrc, c_high;
-  logic c_whole;
+  place_t c_l3, c_l4, c_end, c_bound, c_set, c_corrupt;
+  logic [13:0] c_bytes, d_bytes, e_bytes;  // from the window to the end of what the ICRC covers
+  bytes_t
+      d_ip,
+      d_addresses,
+      d_fixed,
+      d_ecn,
+      d_high,
+      d_l4,
+      d_l4_sum,
+      d_bth,
+      d_end,
+      d_bound,
+      d_set,
+      d_corrupt;
   always_ff @(posedge clk) begin
+    if (c_valid) begin
+      d <= c;
+      d_odd <= c_odd;
+      d_whole <= c_whole;
+      d_bytes <= c_bytes;
+      d_ip <= of_field(c_l3, Behind ^ IpSum);
+      d_addresses <= of_field(c_l3, c.request.ip4 ? field(12, 8) : field(8, 32));
+      d_fixed <= of_field(c_l3, Behind ^ (c.request.ip4 ? Varies4 : Varies6));
+      d_ecn <= of_field(c_l3, field(1, 1));
+      d_high <= of_field(c_l3, field(0, 1));
+      d_l4 <= of_field(c_l4, Behind);
+      d_l4_sum <= of_field(c_l4, c.request.proto == ProtoTcp ? TcpSum : UdpSum);
+      d_bth <= of_field(c_l4, VariesBth);
+      d_end <= of_field(c_end, Behind);
+      d_bound <= of_field(c_bound, Behind);
+      d_set <= of_field(c_set, field(0, 8));
+      d_corrupt <= of_field(c_corrupt, field(0, 1));
+    end
     if (b_valid) begin
-      automatic request_t r = b.request;
-      automatic logic whole = 15'(r.data_end) + 15'd4 <= 15'(r.bound);
-      automatic bytes_t own, addresses, l4, l4_sum, ip, ip_sum, varies4, varies6, varies;
-      own = ~behind(b_bound, 0) & (b.all ? '1 : bytes_t'(8'hff));
-      ip = behind(b_l3, 0) & ~behind(b_l4, 0);
-      ip_sum = span(b_l3, 10, 2);
-      addresses = r.ip4 ? span(b_l3, 12, 8) : span(b_l3, 8, 32);
-      l4 = behind(b_l4, 0) & ~behind(b_end, 0);
-      l4_sum = span(b_l4, r.proto == ProtoTcp ? 16 : 6, 2);
-      // TOS, TTL, checksum; traffic class, flow label, hop limit; UDP checksum, BTH byte 4
-      varies4 = span(b_l3, 1, 1) | span(b_l3, 8, 1) | ip_sum;
-      varies6 = span(b_l3, 1, 3) | span(b_l3, 7, 1);
-      varies = (r.ip4 ? varies4 : varies6) | l4_sum | span(b_l4, 12, 1);
-      c <= r;
-      c_is_icrc <= b.icrc;
-      c_last <= b.last;
+      c <= b;
+      c_odd <= b_odd;
+      c_whole <= b_whole;
       c_bytes <= 14'(-b_end);
-      c_old <= b_odd ? {rd_old[0], rd_old[1]} : {rd_old[1], rd_old[0]};
-      c_mask <= r.set ? place(b_set, r.set_mask) & spread(own) : '0;
-      c_value <= place(b_set, r.set_value);
-      c_ecn <= r.ecn ? span(b_l3, 1, 1) & own : '0;
-      c_corrupt <= r.corrupt ? span(b_corrupt, 0, 1) & own : '0;
-      c_ip <= r.ip4 ? ip & ~ip_sum : '0;
-      c_l4 <= r.mend_l4 && r.proto != ProtoOther ? (l4 & ~l4_sum) | addresses : '0;
-      c_icrc <= r.mend_icrc && r.proto == ProtoRoce && whole ? (ip | l4) & ~varies : '0;
-      c_high <= r.ip6 ? span(b_l3, 0, 1) : '0;  // version, but not traffic class
-      c_whole <= whole;
+      c_l3 <= place_of(b_l3);
+      c_l4 <= place_of(b_l4);
+      c_end <= place_of(b_end);
+      c_bound <= place_of(b_bound);
+      c_set <= place_of(b_set);
+      c_corrupt <= place_of(b_corrupt);
     end
   end
 
-  // ---- d: new bytes. Without mend_ip only the ECN field counts in the IPv4 header.
+  // ---- e: the old bytes, which of them change and who covers them. What changes in the ICRC
+  // itself is added when its new value is known.
+  request_t e;
+  logic e_is_icrc, e_last, e_whole;
+  window_t e_old;
+  bytes_t e_set, e_ecn, e_corrupt, e_ip, e_l4, e_icrc, e_high;
+  always_ff @(posedge clk) begin
+    if (d_valid) begin
+      automatic request_t r = d.request;
+      automatic bytes_t   own = ~d_bound & (d.all ? '1 : bytes_t'(8'hff));
+      e <= r;
+      e_is_icrc <= d.icrc;
+      e_last <= d.last;
+      e_whole <= d_whole;
+      e_bytes <= d_bytes;
+      e_old <= d_odd ? {rd_old[0], rd_old[1]} : {rd_old[1], rd_old[0]};
+      e_set <= r.set ? d_set & own : '0;
+      e_ecn <= r.ecn ? d_ecn & own : '0;
+      e_corrupt <= r.corrupt ? d_corrupt & own : '0;
+      e_ip <= r.ip4 && !d.icrc ? d_ip & ~d_l4 : '0;
+      e_l4 <= r.mend_l4 && r.proto != ProtoOther && !d.icrc ?
+          (d_l4 & ~d_l4_sum & ~d_end) | d_addresses : '0;
+      e_icrc <= r.mend_icrc && r.proto == ProtoRoce && d_whole && !d.icrc ?
+          d_fixed & ~d_l4_sum & ~d_bth & ~d_end : '0;
+      e_high <= r.ip6 ? d_high : '0;  // version, but not traffic class
+    end
+  end
+
+  // ---- f: new bytes. Without mend_ip only the ECN field counts in the IPv4 header.
   typedef struct packed {
     logic        has_icrc;
     logic        follow;      // the ICRC's change counts in the UDP checksum
-    logic        odd;         // it lies at an odd offset
+    logic [1:0]  at;          // it begins there in four bytes of the frame
     logic        break_icrc;
-    logic [31:0] old;         // its bytes, and with the changes made in them directly
-    logic [31:0] changed;
+    logic [31:0] old;         // its bytes where they lie in these, and with the changes made in
+    logic [31:0] changed;     // them directly
     logic [31:0] keep;        // bits that set leaves alone
   } icrc_t;
-  logic d_last;
-  window_t d_ip_old, d_ip_new, d_l4_old, d_l4_new, d_icrc;
-  logic [13:0] d_bytes;
-  icrc_t d_info;
+  logic f_last;
+  window_t f_ip_old, f_ip_new, f_l4_old, f_l4_new, f_icrc;
+  logic [13:0] f_bytes;
+  icrc_t f_info;
+  function automatic window_t spread(input bytes_t bytes);
+    for (int i = 0; i < int'(Window); i++) spread[8*i+:8] = {8{bytes[i]}};
+  endfunction
+  // Four bytes from `at` on, each where it lies in four bytes of the frame.
+  function automatic logic [31:0] four(input window_t bytes, input logic [2:0] at);
+    for (int i = 0; i < 4; i++) begin
+      automatic logic [1:0] at4 = 2'(at[2]) + 2'(2'(i) < at[1:0]);
+      four[8*i+:8] = bytes[8*i+32*at4+:8];
+    end
+  endfunction
   always_ff @(posedge clk) begin
-    if (c_valid) begin
-      automatic window_t set, ecn, all;
-      automatic logic [7:0] field = c.ip6 ? 8'h30 : 8'h03;
-      automatic logic [7:0] codepoint = {2{2'b00, c.ecn_codepoint}} & field;
-      automatic logic [6:0] at = {1'b0, c.data_end[2:0], 3'b000};
-      set = (c_old & ~c_mask) | (c_value & c_mask);
-      ecn = set;
-      all = set;
+    if (e_valid) begin
+      automatic window_t mask, set, ecn, all;
+      automatic logic [7:0] field_mask = e.ip6 ? 8'h30 : 8'h03;
+      automatic logic [7:0] codepoint = {2{2'b00, e.ecn_codepoint}} & field_mask;
+      mask = spread(e_set) & {2{e.set_mask}};
+      set  = (e_old & ~mask) | ({2{e.set_value}} & mask);
+      ecn  = set;
+      all  = set;
       for (int i = 0; i < int'(Window); i++) begin
-        if (c_ecn[i]) ecn[8*i+:8] = (set[8*i+:8] & ~field) | codepoint;
-        all[8*i+:8] = ecn[8*i+:8] ^ (c_corrupt[i] ? c.corrupt_mask : '0);
+        if (e_ecn[i]) ecn[8*i+:8] = (set[8*i+:8] & ~field_mask) | codepoint;
+        all[8*i+:8] = ecn[8*i+:8] ^ (e_corrupt[i] ? e.corrupt_mask : '0);
       end
-      if (c_is_icrc) begin
-        // changes of the ICRC itself are added when its new value is known
-        d_ip_old <= '0;
-        d_ip_new <= '0;
-        d_l4_old <= '0;
-        d_l4_new <= '0;
-        d_icrc   <= '0;
-      end else begin
-        d_ip_old <= (c.mend_ip ? c_old : set) & spread(c_ip);
-        d_ip_new <= (c.mend_ip ? all : ecn) & spread(c_ip);
-        d_l4_old <= c_old & spread(c_l4);
-        d_l4_new <= all & spread(c_l4);
-        d_icrc   <= (c_old ^ all) & spread(c_icrc) & ~(spread(c_high) &{Window{8'h0f}});
-      end
-      d_bytes <= c_bytes;
-      d_last <= c_last;
-      d_info <= '{
-          has_icrc: c.has_icrc,
-          follow: c_is_icrc && c_whole,
-          odd: c.data_end[0],
-          break_icrc: c.break_icrc,
-          old: 32'(c_old >> at),
-          changed: 32'(all >> at),
-          keep: ~32'(c_mask >> at)
+      f_ip_old <= (e.mend_ip ? e_old : set) & spread(e_ip);
+      f_ip_new <= (e.mend_ip ? all : ecn) & spread(e_ip);
+      f_l4_old <= e_old;
+      f_l4_new <= (e_old & ~spread(e_l4)) | (all & spread(e_l4));
+      f_icrc <= (e_old ^ all) & spread(e_icrc) & ~(spread(e_high) &{Window{8'h0f}});
+      f_bytes <= e_bytes;
+      f_last <= e_last;
+      f_info <= '{
+          has_icrc: e.has_icrc,
+          follow: e_is_icrc && e_whole,
+          at: e.data_end[1:0],
+          break_icrc: e.break_icrc,
+          old: four(e_old, e.data_end[2:0]),
+          changed: four(all, e.data_end[2:0]),
+          keep: ~four(mask, e.data_end[2:0])
       };
     end
   end
 
-  // ---- e to h: RFC 1624, equation 3: HC' = ~(~HC + ~m + m')
-  // The sum of ~m + m' over two words.
-  function automatic logic [17:0] two(input logic [31:0] old, input logic [31:0] now);
-    two = '0;
-    for (int i = 0; i < 32; i += 16)
-    two = two + 18'(16'(~{old[i+:8], old[i+8+:8]})) + 18'({now[i+:8], now[i+8+:8]});
-  endfunction
-  function automatic logic [15:0] folded(input logic [19:0] sum);
-    logic [16:0] once;
-    once = 17'(sum[15:0]) + 17'(sum[19:16]);
-    return once[15:0] + 16'(once[16]);
+  // ---- g to m: RFC 1624, equation 3: HC' = ~(~HC + ~m + m'). Four reads are the most.
+  // ~m + m' of a word.
+  function automatic logic [16:0] change(input logic [15:0] old, input logic [15:0] now);
+    return 17'(16'(~{old[7:0], old[15:8]})) + 17'({now[7:0], now[15:8]});
   endfunction
 
   typedef struct packed {
     logic        ip_changed;
     logic        l4_changed;
-    logic [15:0] ip;
-    logic [15:0] l4;
+    logic [21:0] ip;
+    logic [21:0] l4;
     icrc_t       icrc;
   } sums_t;
-  logic e_valid, e_last, e_ip_changed, e_l4_changed;
-  logic [17:0] e_ip[4], e_l4[4];
-  icrc_t e_info;
-  logic f_valid, f_last, f_ip_changed, f_l4_changed;
-  logic [19:0] f_ip, f_l4;
-  icrc_t f_info;
-  logic g_valid, g_last, h_valid, begun;
-  sums_t g, h;
+  typedef struct packed {
+    logic       last;
+    logic [7:0] ip_changed;  // words
+    logic [7:0] l4_changed;
+    icrc_t      icrc;
+  } part_t;
+  logic g_valid, h_valid, j_valid, k_valid, m_valid, begun;
+  part_t g, h, j, k;
+  logic [16:0] g_ip[8], g_l4[8];
+  logic [17:0] h_ip[4], h_l4[4];
+  logic [18:0] j_ip[2], j_l4[2];
+  logic [19:0] k_ip, k_l4;
+  sums_t m;
   always_ff @(posedge clk) begin
-    if (g_valid) begin
-      automatic sums_t sum = g;
-      if (begun) begin
-        sum.ip_changed = h.ip_changed || g.ip_changed;
-        sum.l4_changed = h.l4_changed || g.l4_changed;
-        sum.ip = folded(20'(h.ip) + 20'(g.ip));
-        sum.l4 = folded(20'(h.l4) + 20'(g.l4));
+    if (k_valid) begin
+      m <= '{
+          ip_changed: (begun && m.ip_changed) || k.ip_changed != '0,
+          l4_changed: (begun && m.l4_changed) || k.l4_changed != '0,
+          ip: (begun ? m.ip : '0) + 22'(k_ip),
+          l4: (begun ? m.l4 : '0) + 22'(k_l4),
+          icrc: k.icrc
+      };
+      begun <= !k.last;
+    end
+    if (j_valid) begin
+      k <= j;
+      k_ip <= 20'(j_ip[0]) + 20'(j_ip[1]);
+      k_l4 <= 20'(j_l4[0]) + 20'(j_l4[1]);
+    end
+    if (h_valid) begin
+      j <= h;
+      for (int i = 0; i < 2; i++) begin
+        j_ip[i] <= 19'(h_ip[2*i]) + 19'(h_ip[2*i+1]);
+        j_l4[i] <= 19'(h_l4[2*i]) + 19'(h_l4[2*i+1]);
       end
-      h <= sum;
-      begun <= !g_last;
+    end
+    if (g_valid) begin
+      h <= g;
+      for (int i = 0; i < 4; i++) begin
+        h_ip[i] <= 18'(g_ip[2*i]) + 18'(g_ip[2*i+1]);
+        h_l4[i] <= 18'(g_l4[2*i]) + 18'(g_l4[2*i+1]);
+      end
     end
     if (f_valid) begin
-      g <= '{
-          ip_changed: f_ip_changed,
-          l4_changed: f_l4_changed,
-          ip: folded(f_ip),
-          l4: folded(f_l4),
-          icrc: f_info
-      };
-      g_last <= f_last;
-    end
-    if (e_valid) begin
-      f_ip <= 20'(e_ip[0]) + 20'(e_ip[1]) + 20'(e_ip[2]) + 20'(e_ip[3]);
-      f_l4 <= 20'(e_l4[0]) + 20'(e_l4[1]) + 20'(e_l4[2]) + 20'(e_l4[3]);
-      f_ip_changed <= e_ip_changed;
-      f_l4_changed <= e_l4_changed;
-      f_info <= e_info;
-      f_last <= e_last;
-    end
-    if (d_valid) begin
-      for (int i = 0; i < 4; i++) begin
-        e_ip[i] <= two(d_ip_old[32*i+:32], d_ip_new[32*i+:32]);
-        e_l4[i] <= two(d_l4_old[32*i+:32], d_l4_new[32*i+:32]);
+      g.last <= f_last;
+      g.icrc <= f_info;
+      for (int i = 0; i < 8; i++) begin
+        g.ip_changed[i] <= f_ip_old[16*i+:16] != f_ip_new[16*i+:16];
+        g.l4_changed[i] <= f_l4_old[16*i+:16] != f_l4_new[16*i+:16];
+        g_ip[i] <= change(f_ip_old[16*i+:16], f_ip_new[16*i+:16]);
+        g_l4[i] <= change(f_l4_old[16*i+:16], f_l4_new[16*i+:16]);
       end
-      e_ip_changed <= d_ip_old != d_ip_new;
-      e_l4_changed <= d_l4_old != d_l4_new;
-      e_info <= d_info;
-      e_last <= d_last;
     end
-    e_valid <= d_valid;
-    f_valid <= e_valid;
     g_valid <= f_valid;
-    h_valid <= g_valid && g_last;
+    h_valid <= g_valid;
+    j_valid <= h_valid;
+    k_valid <= j_valid;
+    m_valid <= k_valid && k.last;
     if (rst) begin
-      e_valid <= 1'b0;
-      f_valid <= 1'b0;
       g_valid <= 1'b0;
       h_valid <= 1'b0;
+      j_valid <= 1'b0;
+      k_valid <= 1'b0;
+      m_valid <= 1'b0;
       begun   <= 1'b0;
     end
   end
@@ -534,9 +616,9 @@ module mw_mend
   ) i_sums (
       .clk,
       .rst,
-      .in_valid(h_valid),
+      .in_valid(m_valid),
       .in_ready(unused_sums_room),
-      .in_data(h),
+      .in_data(m),
       .out_valid(sums_valid),
       .out_ready(step && (!sums.icrc.has_icrc || flip_valid)),
       .out_data(sums),
@@ -545,10 +627,10 @@ module mw_mend
   mw_crc32_change i_icrc (
       .clk,
       .rst,
-      .in_valid(d_valid && d_info.has_icrc),
-      .in_last(d_last),
-      .in_change(d_icrc),
-      .in_bytes(d_bytes),
+      .in_valid(f_valid && f_info.has_icrc),
+      .in_last(f_last),
+      .in_change(f_icrc),
+      .in_bytes(f_bytes),
       .out_valid(flip_in),
       .out_change(flip_data)
   );
@@ -567,47 +649,76 @@ module mw_mend
       .free(unused_flip_free)
   );
 
-  // ---- p, q, out: the ICRC's bytes in the UDP checksum
-  logic p_valid, p_follow, p_follow_changed, p_odd, q_valid, q_follow;
-  logic [17:0] p_sum;
-  logic [15:0] q_sum;
-  mend_t p, q;
+  // ---- p to out: the ICRC's bytes in the UDP checksum; the carries of all sums
+  typedef struct packed {
+    logic        ip_changed;
+    logic        l4_changed;
+    logic [22:0] ip;
+    logic [22:0] l4;
+    logic [31:0] flip;
+  } answer_t;
+  // One's complement sums: what went over comes in again.
+  function automatic logic [16:0] once(input logic [22:0] sum);
+    return 17'(sum[15:0]) + 17'(sum[22:16]);
+  endfunction
+  logic p_valid, p_follow, q_valid, r_valid, s_valid;
+  logic [31:0] p_old, p_new;
+  logic [17:0] q_sum;
+  answer_t p, q, r, s;
   assign step = !out_valid || out_ready;
   always_ff @(posedge clk) begin
-    if (step && (sums_valid || p_valid || q_valid || out_valid)) begin
+    if (step && (sums_valid || p_valid || q_valid || r_valid || s_valid || out_valid)) begin
+      if (s_valid) begin
+        out <= '{
+            ip_changed: s.ip_changed,
+            ip_add: 16'(once(s.ip)),
+            l4_changed: s.l4_changed,
+            l4_add: 16'(once(s.l4)),
+            icrc_flip: s.flip
+        };
+      end
+      if (r_valid) begin
+        s <= r;
+        s.ip <= 23'(once(r.ip));
+        s.l4 <= 23'(once(r.l4));
+      end
       if (q_valid) begin
-        out <= q;
-        if (q_follow) out.l4_add <= folded(20'(q.l4_add) + 20'(q_sum));
+        r <= q;
+        r.l4 <= q.l4 + 23'(q_sum);
       end
       if (p_valid) begin
-        automatic logic [15:0] sum = folded(20'(p_sum));
         q <= p;
-        q.l4_changed <= p.l4_changed || (p_follow && p_follow_changed);
-        q_follow <= p_follow;
-        q_sum <= p_odd ? {sum[7:0], sum[15:8]} : sum;
+        q_sum <= '0;
+        if (p_follow) begin
+          q.l4_changed <= p.l4_changed || p_old != p_new;
+          q_sum <= 18'(change(p_old[15:0], p_new[15:0])) + 18'(change(p_old[31:16], p_new[31:16]));
+        end
       end
       if (sums_valid) begin
         automatic icrc_t i = sums.icrc;
-        automatic logic [31:0] change = i.has_icrc ? flip : '0;
-        automatic logic [31:0] after = i.changed ^ ((change ^ {32{i.break_icrc}}) & i.keep);
+        automatic logic [31:0] change_here = i.has_icrc ? flip : '0;
+        automatic logic [31:0] lying = 32'(turned_bytes({2{change_here}}, {1'b0, i.at}));
         p <= '{
             ip_changed: sums.ip_changed,
-            ip_add: sums.ip,
             l4_changed: sums.l4_changed,
-            l4_add: sums.l4,
-            icrc_flip: change
+            ip: 23'(sums.ip),
+            l4: 23'(sums.l4),
+            flip: change_here
         };
         p_follow <= i.follow;
-        p_follow_changed <= after != i.old;
-        p_odd <= i.odd;
-        p_sum <= two(i.old, after);
+        p_old <= i.old;
+        p_new <= i.changed ^ ((lying ^ {32{i.break_icrc}}) & i.keep);
       end
-      out_valid <= q_valid;
+      out_valid <= s_valid;
+      s_valid   <= r_valid;
+      r_valid   <= q_valid;
       q_valid   <= p_valid;
       p_valid   <= sums_valid && (!sums.icrc.has_icrc || flip_valid);
     end
     if (rst) begin
       out_valid <= 1'b0;
+      s_valid   <= 1'b0;
+      r_valid   <= 1'b0;
       q_valid   <= 1'b0;
       p_valid   <= 1'b0;
     end

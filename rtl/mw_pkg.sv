@@ -296,12 +296,14 @@ package mw_pkg;
   // An offset of an action in a frame.
   function automatic logic [13:0] frame_offset(input layout_t l, input logic [1:0] base,
                                                input logic [11:0] offset);
+    logic [7:0] start;
     unique case (base)
-      2'd0: return 14'(offset);
-      2'd1: return 14'(offset) + 14'(l.l3_offset);
-      2'd2: return 14'(offset) + 14'(l.l4_offset);
-      2'd3: return 14'(offset) + 14'(l.payload_offset);
+      2'd0: start = '0;
+      2'd1: start = l.l3_offset;
+      2'd2: start = l.l4_offset;
+      2'd3: start = l.payload_offset;
     endcase
+    return 14'(offset) + 14'(start);
   endfunction
 
   // What set writes in this frame: IPv6 has the traffic class 4 bits before IPv4's place, and
@@ -326,6 +328,14 @@ package mw_pkg;
     w.mask = earlier == 2'd1 ? nibble_on(a.set_mask) : a.set_mask;
     w.value = earlier == 2'd1 ? nibble_on(a.set_value) : a.set_value;
     return w;
+  endfunction
+
+  // 8 bytes that lie from `at` on in a frame, each in its place in an aligned word; those that do
+  // not fit there are the first ones of the next word.
+  function automatic logic [63:0] turned_bytes(input logic [63:0] bytes, input logic [2:0] at);
+    logic [127:0] twice;
+    twice = {bytes, bytes} << {at, 3'b000};
+    return twice[127:64];
   endfunction
 
   function automatic logic truncates(input logic truncate, input logic [13:0] bytes);
