@@ -68,18 +68,19 @@ module mw_act
 
   localparam int unsigned Bytes = DATA_W / 8;
   localparam int unsigned Words = DATA_W / 64;
+  localparam int unsigned MaxHeader = 255;  // no header begins farther on
   localparam int unsigned SureBytes = (PREFILL - 1) * Bytes;  // the last beat may be a short one
 
   typedef logic [13:0] offset_t;
   typedef logic [10:0] word_t;  // of the frame, 8 bytes
 
-  // A change of 8 bytes at any offset, in the two words that they lie in; of one byte; of a
-  // checksum of two bytes, at an even offset.
+  // A change of up to 8 bytes at any offset; of one byte; of a checksum of two bytes, at an even
+  // offset.
   typedef struct packed {
-    logic         valid;
-    word_t        word;
-    logic [127:0] clear;
-    logic [127:0] flip;
+    logic        valid;
+    offset_t     at;
+    logic [63:0] clear;
+    logic [63:0] flip;
   } words_t;
   typedef struct packed {
     logic       valid;
@@ -98,7 +99,8 @@ module mw_act
   words_t set, icrc;
   byte_t ecn, corrupt;
   sum_t ip, l4;
-  offset_t set_first, icrc_last;  // the first byte that set writes; the last one of the ICRC
+  logic [2:0] set_skip;  // bytes of set that it leaves alone, before the first that it writes
+  offset_t icrc_last;
   logic whole, break_ip, break_l4, break_icrc;
 
   // ---- The plan. A frame that waits only for mw_mend is delayed by that much less.
@@ -140,12 +142,12 @@ module mw_act
       plan_l4 <= v.layout.l4_offset;
       set <= '{
           valid: write.valid,
-          word: word_t'(write.at >> 3),
-          clear: 128'(write.mask) << {write.at[2:0], 3'b000},
-          flip: 128'(write.value & write.mask) << {write.at[2:0], 3'b000}
+          at: write.at,
+          clear: write.mask,
+          flip: write.value & write.mask
       };
-      set_first <= write.at;
-      for (int i = 7; i >= 0; i--) if (write.mask[8*i+:8] != '0) set_first <= write.at + 14'(i);
+      set_skip <= '0;
+      for (int i = 7; i >= 0; i--) if (write.mask[8*i+:8] != '0) set_skip <= 3'(i);
       // IPv4: low two bits of the second byte. IPv6: bits 5:4 of it (RFC 8200, 3).
       ecn <= '{
           valid: v.action.ecn && v.layout.is_ip,
@@ -176,18 +178,14 @@ module mw_act
           broken: v.action.break_l4,
           udp: v.layout.proto != ProtoTcp
       };
-      icrc <= '{
-          valid: roce && icrc_flip != '0,
-          word: word_t'(end_at >> 3),
-          clear: '0,
-          flip: 128'(icrc_flip) << {end_at[2:0], 3'b000}
-      };
+      icrc <= '{valid: roce && icrc_flip != '0, at: end_at, clear: '0, flip: 64'(icrc_flip)};
       icrc_last <= end_at + 14'd3;
       break_ip <= is4 && v.action.break_ip;
       break_l4 <= has4 && v.action.break_l4;
       break_icrc <= roce && v.action.break_icrc;
-      whole <= v.action.truncate || (write.valid && 32'(write.at) >= SureBytes - 7) ||
-          (changes_byte && 32'(corrupt_at) >= SureBytes) ||
+      whole <= v.action.truncate ||
+          (write.valid && 32'(v.action.set_offset) >= SureBytes - 7 - MaxHeader) ||
+          (changes_byte && 32'(v.action.corrupt_offset) >= SureBytes - MaxHeader) ||
           (roce && (v.action.mend_icrc || v.action.break_icrc) && 32'(end_at) >= SureBytes - 3);
     end
     if (waits && !plan_valid && at_hand && !waiting) due <= time_ns + 64'(v.action.delay_ns);
@@ -205,7 +203,7 @@ module mw_act
   assign do_corrupt = corrupt.valid && there(corrupt.at, len_known, len);
   assign do_icrc = icrc.valid && there(icrc_last, len_known, len);
   assign plan_ecn = ecn.valid && there(ecn.at, len_known, len);
-  assign plan_set = set.valid && there(set_first, len_known, len);
+  assign plan_set = set.valid && there(set.at + 14'(set_skip), len_known, len);
   assign plan_corrupt = do_corrupt || plan_action.break_fcs || (break_ip && there(
       ip.at, len_known, len
   )) || (break_l4 && there(
@@ -215,13 +213,16 @@ module mw_act
   ));
   assign plan_whole = whole;
 
-  // ---- The changes of a beat. A word's number in its beat is always 0 at 64 bits.
+  // ---- The changes of a beat. A word's number in its beat is always 0 at 64 bits. Bytes of a
+  // change lie where they do in the frame's words: the first ones from `lane` on in its first
+  // word, the others below that in its second.
   typedef logic [2:0] place_t;
   typedef struct packed {
     logic [1:0]   hit;    // its first word lies in the beat, its second
     place_t [1:0] place;
-    logic [127:0] clear;
-    logic [127:0] flip;
+    logic [2:0]   lane;
+    logic [63:0]  clear;
+    logic [63:0]  flip;
   } beat_words_t;
   typedef struct packed {
     logic       hit;
@@ -240,13 +241,11 @@ module mw_act
     beat_sum_t l4;
   } sums_at_t;
   typedef struct packed {
-    beat_words_t            set;
-    beat_words_t            icrc;
-    beat_byte_t             ecn;
-    beat_byte_t             corrupt;
-    sums_at_t               sums;
-    logic                   pad;
-    logic [$clog2(Bytes):0] bytes;
+    beat_words_t set;
+    beat_words_t icrc;
+    beat_byte_t  ecn;
+    beat_byte_t  corrupt;
+    sums_at_t    sums;
   } changes_t;
 
   function automatic place_t place(input word_t word);
@@ -257,10 +256,13 @@ module mw_act
   endfunction
   function automatic beat_words_t words_of(input words_t w, input logic [10:0] beat);
     beat_words_t b;
-    b.hit   = {w.valid && hits(w.word + 1'b1, beat), w.valid && hits(w.word, beat)};
-    b.place = {place(w.word + 1'b1), place(w.word)};
-    b.clear = w.clear;
-    b.flip  = w.flip;
+    word_t word;
+    word = word_t'(w.at >> 3);
+    b.hit = {w.valid && hits(word + 1'b1, beat), w.valid && hits(word, beat)};
+    b.place = {place(word + 1'b1), place(word)};
+    b.lane = w.at[2:0];
+    b.clear = turned_bytes(w.clear, w.at[2:0]);
+    b.flip = turned_bytes(w.flip, w.at[2:0]);
     return b;
   endfunction
   function automatic beat_byte_t byte_of(input byte_t w, input logic [10:0] beat);
@@ -285,7 +287,7 @@ module mw_act
   endfunction
   function automatic logic any(input changes_t c);
     return c.set.hit != '0 || c.icrc.hit != '0 || c.ecn.hit || c.corrupt.hit ||
-        c.sums.ip.hit || c.sums.l4.hit || c.pad;
+        c.sums.ip.hit || c.sums.l4.hit;
   endfunction
 
   // A checksum on its way through the stages.
@@ -348,22 +350,24 @@ module mw_act
   function automatic logic [63:0] at_lane(input logic [2:0] lane, input logic [7:0] bits);
     for (int i = 0; i < 8; i++) at_lane[8*i+:8] = lane == 3'(i) ? bits : '0;
   endfunction
-  function automatic masks_t masks_of(input changes_t c, input place_t at);
+  // Bits of the bytes of a change that lie in this word.
+  function automatic logic [63:0] bytes_of(input beat_words_t c, input place_t at);
+    for (int i = 0; i < 8; i++) begin
+      automatic int unsigned second = 32'(3'(i) < c.lane);
+      bytes_of[8*i+:8] = {8{c.hit[second] && c.place[second] == at}};
+    end
+  endfunction
+  function automatic masks_t masks_of(input changes_t c, input logic [7:0] padded,
+                                      input place_t at);
     masks_t m;
     m = '0;
-    for (int i = 0; i < 2; i++) begin
-      if (c.icrc.hit[i] && c.icrc.place[i] == at) m = then_masks(m, '0, c.icrc.flip[64*i+:64]);
-    end
-    for (int i = 0; i < 2; i++) begin
-      if (c.set.hit[i] && c.set.place[i] == at)
-        m = then_masks(m, c.set.clear[64*i+:64], c.set.flip[64*i+:64]);
-    end
+    m = then_masks(m, '0, c.icrc.flip & bytes_of(c.icrc, at));
+    m = then_masks(m, c.set.clear & bytes_of(c.set, at), c.set.flip & bytes_of(c.set, at));
     if (c.ecn.hit && c.ecn.place == at)
       m = then_masks(m, at_lane(c.ecn.lane, c.ecn.clear), at_lane(c.ecn.lane, c.ecn.flip));
     if (c.corrupt.hit && c.corrupt.place == at)
       m = then_masks(m, '0, at_lane(c.corrupt.lane, c.corrupt.flip));
-    for (int i = 0; i < 8; i++)
-    if (c.pad && 8 * 32'(at) + i >= 32'(c.bytes)) {m.clear[8*i+:8], m.flip[8*i+:8]} = 16'hff00;
+    for (int i = 0; i < 8; i++) if (padded[i]) {m.clear[8*i+:8], m.flip[8*i+:8]} = 16'hff00;
     return m;
   endfunction
   function automatic logic [63:0] word_changed(
@@ -383,6 +387,10 @@ module mw_act
   logic [3:0] valid;  // of stages 1 to 4
   logic any1, any2, any3;
   changes_t c1, c2;
+  logic pad1;
+  logic [$clog2(Bytes):0] bytes1;
+  logic [Bytes-1:0] padded2;
+  logic icrc_there, corrupt_there;  // of c1: they are not cut off
   sums_at_t sum3;
   masks_t [Words-1:0] masks3;
   logic [TAG_W-1:0] tag1, tag2, tag3;
@@ -406,7 +414,8 @@ module mw_act
       end
       if (valid[1]) begin
         if (any2) begin
-          for (int w = 0; w < int'(Words); w++) masks3[w] <= masks_of(c2, place_t'(w));
+          for (int w = 0; w < int'(Words); w++)
+          masks3[w] <= masks_of(c2, padded2[8*w+:8], place_t'(w));
           sum3 <= c2.sums;
           ip3  <= finished(ip2);
           l43  <= finished(l42);
@@ -417,7 +426,10 @@ module mw_act
       end
       if (valid[0]) begin
         if (any1) begin
-          c2  <= c1;
+          c2 <= c1;
+          for (int i = 0; i < int'(Bytes); i++) padded2[i] <= pad1 && i >= 32'(bytes1);
+          if (!icrc_there) c2.icrc.hit <= '0;
+          if (!corrupt_there) c2.corrupt.hit <= 1'b0;
           ip2 <= added(ip1);
           l42 <= added(l41);
         end
@@ -428,23 +440,21 @@ module mw_act
       if (in_valid) begin
         automatic changes_t c = '0;
         if (changes || in_pad) begin
-          c.set  = words_of(set, in_index);
+          c.set = words_of(set, in_index);
           c.icrc = words_of(icrc, in_index);
-          if (!do_icrc) c.icrc.hit = '0;
           c.ecn = byte_of(ecn, in_index);
           c.corrupt = byte_of(corrupt, in_index);
-          if (!do_corrupt) c.corrupt.hit = 1'b0;
           c.sums.ip = sum_of(ip, in_index);
           c.sums.l4 = sum_of(l4, in_index);
-          c.pad = in_pad;
-          c.bytes = in_bytes;
-          if (any(c)) begin
-            c1  <= c;
-            ip1 <= sum_in(in_data, ip, c.sums.ip);
-            l41 <= sum_in(in_data, l4, c.sums.l4);
-          end
+          c1 <= c;
+          pad1 <= in_pad;
+          bytes1 <= in_bytes;
+          icrc_there <= do_icrc;
+          corrupt_there <= do_corrupt;
+          ip1 <= sum_in(in_data, ip, c.sums.ip);
+          l41 <= sum_in(in_data, l4, c.sums.l4);
         end
-        any1 <= any(c);
+        any1 <= in_pad || any(c);
         tag1 <= in_tag;
         d1   <= in_data;
       end

@@ -14,10 +14,10 @@
 // mutant: mw_act: if (go && (in_valid || valid != '0)) begin => if (in_valid || valid != '0) begin
 // mutant: mw_act: if (go && (in_valid || valid != '0)) begin => if (go && in_valid) begin
 // mutant: mw_act: any2 <= any1; => if (any1) any2 <= any1;
-// mutant: mw_act: any1 <= any(c); => any1 <= any1 || any(c);
+// mutant: mw_act: any1 <= in_pad || any(c); => any1 <= any1 || in_pad || any(c);
 // mutant: mw_act: valid: write.valid, => valid: 1'b1,
 // mutant: mw_act: tag2 <= tag1; => if (any1) tag2 <= tag1;
-// mutant: mw_act: 8 * 32'(at) + i >= 32'(c.bytes) => 8 * 32'(at) + i > 32'(c.bytes)
+// mutant: mw_act: i >= 32'(bytes1) => i > 32'(bytes1)
 // mutant: mw_act: (!plan_valid || plan_take) && !waits => !waits
 // mutant: mw_act: (!plan_valid || plan_take) && !waits => !plan_valid || plan_take
 // mutant: mw_act: mend_ready = load && v_mends => mend_ready = v_valid && v_mends
@@ -130,12 +130,15 @@ module mw_act_proof
       assign {any, data, tag} = {mw_act.any1, mw_act.d1, mw_act.tag1};
       assign hit = mw_act.c1.set.hit != '0 || mw_act.c1.icrc.hit != '0 || mw_act.c1.ecn.hit ||
           mw_act.c1.corrupt.hit || mw_act.c1.sums.ip.hit || mw_act.c1.sums.l4.hit;
-      assign {pad, bytes} = {mw_act.c1.pad, mw_act.c1.bytes};
+      assign {pad, bytes} = {mw_act.pad1, mw_act.bytes1};
     end else if (i == 2) begin : g_2
       assign {any, data, tag} = {mw_act.any2, mw_act.d2, mw_act.tag2};
       assign hit = mw_act.c2.set.hit != '0 || mw_act.c2.icrc.hit != '0 || mw_act.c2.ecn.hit ||
           mw_act.c2.corrupt.hit || mw_act.c2.sums.ip.hit || mw_act.c2.sums.l4.hit;
-      assign {pad, bytes} = {mw_act.c2.pad, mw_act.c2.bytes};
+      logic [Bytes-1:0] padded;
+      always_comb
+        for (int b = 0; b < int'(Bytes); b++) padded[b] = beat[2].pad && b >= 32'(beat[2].bytes);
+      assign {pad, bytes} = {beat[2].pad ^ (mw_act.padded2 != padded), beat[2].bytes};
     end else begin : g_3
       // The masks clear what is padding, and leave the rest of a plain frame alone.
       logic [Bytes-1:0] cleared, changed, padded;
