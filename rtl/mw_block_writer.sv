@@ -122,6 +122,7 @@ module mw_block_writer
 
   logic [63:12] base;
   logic [22:0] block_bytes, start_bytes;
+  logic [18:0] block_room;  // units of a block besides its header
   logic [16:0] ring_blocks;
   logic [31:0] flush_after;
   logic [15:0] start_room;
@@ -133,6 +134,7 @@ module mw_block_writer
     if (start) begin
       base <= ring_base[63:12];
       block_bytes <= start_bytes;
+      block_room <= 19'(start_bytes >> 5) - 19'(HeaderUnits);
       ring_blocks <= 17'd1 << limit(ring_blocks_log2, 5'd0, 5'd16);
       flush_after <= flush_ns;
       capture_snapshot <= snapshot_bytes < start_room ? snapshot_bytes & ~16'd31 : start_room;
@@ -141,37 +143,49 @@ module mw_block_writer
 
   // ---- One unit waits here, with what decides on its block ----
 
-  logic unit_valid, unit_first, unit_last, unit_pop;
+  logic unit_valid, unit_first, unit_last, unit_load, unit_pop;
   logic [UnitW-1:0] unit;
   logic [63:0] unit_time;  // of the record
-  logic [9:0] unit_entry;  // units of the entry that begins here
+  logic unit_fits;  // its entry fits the block
   logic unit_near;  // its full time can be told from the block's
 
   logic open;  // a block takes units
-  logic [63:0] block_time;
+  logic accept, closed;  // closed: in the clock before
+  logic [63:0] block_time;  // of the open block, else of the unit that will begin one
+  logic [63:0] near_from, near_to;  // around it, biased
+  logic [18:0] room, room_less;  // units besides a record; the same when the unit here has gone in
 
   record_t in_rec;
-  logic [15:0] in_bytes;
-  logic [63:0] in_time, since;
+  logic [63:0] in_time;
+  logic in_fits, in_near;
   assign in_rec = in_data;
-  always_comb begin
-    in_bytes = 16'd0;
-    if (in_rec.snapshot)
-      in_bytes = in_rec.length < capture_snapshot ? in_rec.length : capture_snapshot;
-  end
   assign in_time = {in_time_hi, in_rec.time_lo};
-  // When no block is open the unit ahead will begin one.
-  assign since = in_time - (open ? block_time : unit_time);
   assign in_ready = !unit_valid || unit_pop;
+  assign unit_load = in_valid && in_ready;
+
+  function automatic logic fits(input record_t begins, input logic [15:0] snapshot,
+                                input logic [18:0] left);
+    return !left[18] && (!begins.snapshot || 24'(begins.length) <= {left, 5'd0} ||
+                         24'(snapshot) <= {left, 5'd0});
+  endfunction
+  // For a comparison without sign: in the first second near_from is less than zero.
+  function automatic logic [63:0] biased(input logic [63:0] t);
+    return {!t[63], t[62:0]};
+  endfunction
+  always_comb begin
+    in_fits = fits(in_rec, capture_snapshot, room);
+    if (accept) in_fits = fits(in_rec, capture_snapshot, room_less);
+  end
+  assign in_near = biased(in_time) >= near_from && biased(in_time) < near_to;
 
   always_ff @(posedge clk) begin
-    if (in_valid && in_ready) begin
+    if (unit_load) begin
       unit <= in_data;
       unit_first <= in_first;
       unit_last <= in_last;
       unit_time <= in_time;
-      unit_entry <= 10'((in_bytes + 16'd31) >> 5) + 10'd1;
-      unit_near <= since[63:30] == '0 || since[63:30] == '1;
+      unit_fits <= in_fits;
+      unit_near <= in_near;
     end
     if (in_ready) unit_valid <= in_valid;
     if (rst) unit_valid <= 1'b0;
@@ -187,14 +201,16 @@ module mw_block_writer
   logic [15:0] next_index;
   logic ring_room, ring_room_next;
 
-  logic fits, want_close, close, accept, drop, begin_block, abandon;
+  logic want_close, close, drop, begin_block, abandon;
   logic slot_used;  // the block before is closed but not yet announced
   logic crc_busy, data_room, burst_room, push_header;
+  logic next_wraps;  // the next block is the ring's last
+  logic time_set;
+  logic [63:0] time_new;
 
-  assign fits = block_used + 18'(unit_entry) <= 18'(block_bytes >> 5);
   assign flush_passed = open && time_ns >= flush_at;
   assign want_close = open && !mid_entry && state != Failed &&
-                      (flush_due || state == Final || (unit_valid && !(fits && unit_near)));
+                      (flush_due || state == Final || (unit_valid && !(unit_fits && unit_near)));
   assign close = want_close && !slot_used && !crc_busy && burst_room;
   assign accept = unit_valid && active && !want_close && !crc_busy && !push_header && data_room &&
                   burst_room && (open || ring_room);
@@ -205,8 +221,30 @@ module mw_block_writer
   assign unit_pop = accept || drop;
   assign ring_room_next = next_number[31:0] - ring_consumed < 32'(ring_blocks);
 
+  // A unit that comes while no block is open will begin one, and so will one that waited when the
+  // block before was closed. No unit comes into the final block that begins by itself.
+  assign time_set = (unit_load && !open && !accept) || closed;
+  assign time_new = unit_valid ? unit_time : in_time;
   always_ff @(posedge clk) begin
-    ring_room <= ring_room_next && !start;
+    if (time_set) begin
+      block_time <= time_new;
+      near_from  <= biased({time_new[63:30] - 1'b1, time_new[29:0]});
+      near_to    <= biased({time_new[63:30] + 1'b1, time_new[29:0]});
+    end
+    if (begin_block && !accept) block_time <= time_ns;
+    if (accept) begin
+      room <= room - 1'b1;
+      room_less <= room_less - 1'b1;
+    end else if (!open) begin
+      room <= block_room - 19'd1;
+      room_less <= block_room - 19'd2;
+    end
+    closed <= close && !rst;
+  end
+
+  always_ff @(posedge clk) begin
+    ring_room  <= ring_room_next && !start;
+    next_wraps <= 17'(next_index) + 17'd1 == ring_blocks;
     if (start) begin
       next_number <= '0;
       next_seq <= '0;
@@ -214,13 +252,12 @@ module mw_block_writer
       next_addr <= ring_base[63:12];
     end
     if (begin_block) begin
-      block_time <= accept ? unit_time : time_ns;
       block_number <= next_number;
       block_seq <= next_seq;
       block_addr <= next_addr;
       flush_at <= time_ns + 64'(flush_after);
       next_number <= next_number + 1'b1;
-      if (17'(next_index) + 17'd1 == ring_blocks) begin
+      if (next_wraps) begin
         next_index <= '0;
         next_addr  <= base;
       end else begin
@@ -281,35 +318,40 @@ module mw_block_writer
 
   block_header_t header;
   logic [HeaderUnits-1:0][UnitW-1:0] header_units;
-  // 1 to HeaderUnits: this unit of the header enters the checksum; one more: that is ready.
-  logic [2:0] step;
-  localparam logic [2:0] StepLast = 3'(HeaderUnits);
-  localparam logic [2:0] StepReady = 3'(HeaderUnits + 1);
+  // 1 to HeaderUnits: this unit of the header enters the checksum; StepReady: that is ready.
+  logic [3:0] step;
+  localparam logic [3:0] StepLast = 4'(HeaderUnits);
+  localparam logic [3:0] StepReady = 4'(HeaderUnits + 3);
   logic slot_ready, slot_sent;
   logic [15:0] slot_target;  // bursts that must have been answered
-  logic slot_reached;
+  logic slot_reached, slot_lost;
+  logic header_due, header_summed;
   logic [31:0] crc;
 
   assign header_units = header;
-  assign crc_busy = step != 0 && step != StepReady;
-  assign slot_reached = 16'(answered - slot_target) < 16'h8000;
-  assign push_header = slot_used && slot_ready && !slot_sent && slot_reached && burst_room && state != Failed;
+  assign header_summed = step != 0 && step <= StepLast;
+  assign push_header = header_due && burst_room && state != Failed;
   assign announce = slot_used && slot_sent && slot_reached && state != Failed;
+  assign slot_lost = state == Failed && !open && slot_used && !closed;
 
   mw_crc32c u_crc (
       .clk,
-      .valid(accept || crc_busy),
-      .first(crc_busy ? step == 3'd1 && header.used_bytes == 32'(HeaderBytes) : !open),
+      .valid(accept || header_summed),
+      .first(header_summed ? step == 4'd1 && header.used_bytes == 32'(HeaderBytes) : !open),
       .cut  (step == StepLast),
-      .data (crc_busy ? header_units[step-3'd1] : unit),
+      .data (header_summed ? header_units[3'(step-4'd1)] : unit),
       .crc
   );
 
   always_ff @(posedge clk) begin
-    if (close) begin
+    if (closed) slot_target <= issued;
+    else if (push_header) slot_target <= issued + 1'b1;
+    slot_reached <= 16'(answered - slot_target) < 16'h8000 && !closed && !push_header;
+    header_due   <= slot_used && slot_ready && !slot_sent && slot_reached && !push_header && !rst;
+    if (close) header.flags <= {14'd0, flush_due && state != Final, state == Final};
+    if (closed) begin
       header.magic <= Magic;
       header.version <= Version;
-      header.flags <= {14'd0, flush_due && state != Final, state == Final};
       header.number <= block_number;
       header.time_ns <= block_time;
       header.first_seq <= block_seq;
@@ -320,24 +362,25 @@ module mw_block_writer
       header.counters <= counters;
       header.reserved <= '0;
       slot_addr <= block_addr;
-      slot_target <= issued + 16'(push_burst);
-    end else if (push_header) begin
-      slot_target <= issued + 1'b1;
     end
     if (step == StepReady) header.crc <= crc;
+    if (announce || slot_lost) slot_used <= 1'b0;
+    if (push_header) slot_sent <= 1'b1;
+    if (closed || step != 0) step <= step + 1'b1;
+    if (step == StepReady) begin
+      step <= '0;
+      slot_ready <= 1'b1;
+      crc_busy <= 1'b0;
+    end
     if (close) begin
-      slot_used <= 1'b1;
+      slot_used  <= 1'b1;
       slot_ready <= 1'b0;
-      slot_sent <= 1'b0;
-      step <= 3'd1;
-    end else if (slot_used) begin
-      if (announce || (state == Failed && !open)) slot_used <= 1'b0;
-      if (step == StepReady) slot_ready <= 1'b1;
-      if (push_header) slot_sent <= 1'b1;
-      if (step != 0) step <= step == StepReady ? 3'd0 : step + 1'b1;
+      slot_sent  <= 1'b0;
+      crc_busy   <= 1'b1;
     end
     if (rst) begin
       step <= '0;
+      crc_busy <= 1'b0;
       slot_used <= 1'b0;
       slot_ready <= 1'b0;
       slot_sent <= 1'b0;
@@ -396,7 +439,7 @@ module mw_block_writer
       // Records of blocks that are never announced, and those that come too late for one.
       if (start) lost_records <= '0;
       else if (abandon) lost_records <= lost_records + block_records;
-      else if (state == Failed && !open && slot_used) lost_records <= lost_records + header.records;
+      else if (slot_lost) lost_records <= lost_records + header.records;
       else if (drop && unit_first) lost_records <= lost_records + 1'b1;
     end
   end
@@ -406,30 +449,33 @@ module mw_block_writer
   assign busy = start || (state == Run && !capture) || (held_off && !capture) ||
                 (state == Final && ring_room) ||
                 (quiet && (state == Drain || state == Failed)) || (state == Failed && open) ||
-                unit_pop || (in_valid && in_ready) || close || (flush_passed && !flush_due) ||
+                unit_pop || unit_load || close || (flush_passed && !flush_due) ||
                 slot_used || issued != answered || ring_room != ring_room_next;
 
   // ---- AXI4 ----
 
   localparam int unsigned BurstsLog2 = 4;
   logic burst_valid, beats_room, beats_valid, beats_header, data_valid;
+  logic [ FIFO_LOG2:0] data_free;
+  logic [BurstsLog2:0] burst_free;
   logic [3:0] beats_len, beat;
   logic w_step, w_take, w_last;
   logic [UnitW-1:0] data;
 
   mw_fifo #(
       .WIDTH(UnitW),
-      .DEPTH_LOG2(FIFO_LOG2)
+      .DEPTH_LOG2(FIFO_LOG2),
+      .READ(2)
   ) u_data (
       .clk,
       .rst,
       .in_valid(accept),
-      .in_ready(data_room),
+      .in_ready(),
       .in_data(unit),
       .out_valid(data_valid),
       .out_ready(w_take && !beats_header),
       .out_data(data),
-      .free()
+      .free(data_free)
   );
 
   mw_fifo #(
@@ -439,13 +485,19 @@ module mw_block_writer
       .clk,
       .rst,
       .in_valid(push_burst || push_header),
-      .in_ready(burst_room),
+      .in_ready(),
       .in_data(burst_in),
       .out_valid(burst_valid),
       .out_ready(m_axi_awready && beats_room),
       .out_data(burst_out),
-      .free()
+      .free(burst_free)
   );
+
+  // At most one word goes in with each clock.
+  always_ff @(posedge clk) begin
+    data_room  <= data_free > 1 || rst;
+    burst_room <= burst_free > 1 || rst;
+  end
 
   assign m_axi_awvalid = burst_valid && beats_room;
   assign m_axi_awaddr  = {burst_out.addr, 5'd0};

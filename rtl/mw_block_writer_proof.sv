@@ -27,9 +27,9 @@
 // mutant: mw_block_writer: assign w_step = !m_axi_wvalid || m_axi_wready => assign w_step = 1'b1
 // mutant: mw_block_writer: assign w_last = beat == beats_len => assign w_last = beat + 1'b1 == beats_len
 // mutant: mw_block_writer: {next_addr, 7'(HeaderUnits)} => {next_addr, 7'd127}
-// mutant: mw_block_writer: slot_target <= issued + 16'(push_burst) => slot_target <= issued
+// mutant: mw_block_writer: if (closed) slot_target <= issued; => if (closed) slot_target <= issued - 1'b1;
 // mutant: mw_block_writer: slot_target <= issued + 1'b1 => slot_target <= issued
-// mutant: mw_block_writer: && slot_reached && burst_room => && burst_room
+// mutant: mw_block_writer: && slot_reached && !push_header && !rst => && !push_header && !rst
 // mutant: mw_block_writer: < 32'(ring_blocks) => <= 32'(ring_blocks)
 module mw_block_writer_proof
   import mw_pkg::*;
@@ -84,10 +84,18 @@ module mw_block_writer_proof
     input logic             slot_sent,
     input logic [     15:0] slot_target,
     input logic             slot_reached,
+    input logic             closed,
+    input logic             header_due,
+    input logic             crc_busy,
+    input logic [     18:0] room,
+    input logic [     18:0] room_less,
+    input logic             next_wraps,
+    input logic             begin_block,
+    input logic             start,
     input logic             unit_valid,
     input logic             unit_first,
     input logic             unit_last,
-    input logic [      9:0] unit_entry,
+    input logic             unit_fits,
     input logic             mid_entry
 );
   localparam logic [2:0] Idle = 3'd0, Run = 3'd1, Drain = 3'd2, Final = 3'd3, Failed = 3'd4;
@@ -122,8 +130,17 @@ module mw_block_writer_proof
     end
   end
 
-  logic [63:0] slot_number;  // of the closed block
-  assign slot_number = mw_block_writer.header.number;
+  // Of the closed block: its header is filled a clock later.
+  logic [63:0] slot_number;
+  logic [63:12] slot_place;
+  logic [15:0] target;
+  logic reached;
+  assign slot_number = closed ? block_number : mw_block_writer.header.number;
+  assign slot_place = closed ? block_addr : slot_addr;
+  assign target = closed ? issued : slot_target;
+  assign reached = 16'(answered - target) < 16'h8000;
+  logic started, was_begun;  // in the clock before
+  always_ff @(posedge clk) {started, was_begun} <= rst ? '0 : {start, begin_block};
 
   // ---- Bursts ----
   logic push, aw, w, w_end, b;
@@ -282,7 +299,10 @@ module mw_block_writer_proof
 
       // What comes in.
       aux_unit : assert (!unit_valid || unit_last == (left == '0));
-      aux_entry : assert (!unit_valid || !unit_first || (unit_entry == left + 1'b1 && !mid_entry));
+      aux_first : assert (!unit_valid || !unit_first || !mid_entry);
+      aux_fits :
+      assert (!unit_valid || !unit_first || !open || !unit_fits ||
+              20'(block_used) + 20'(left) + 20'd1 <= 20'(block_bytes >> 5));
       aux_mid : assert (!mid_entry || (open && (unit_valid ? !unit_first : left != '0)));
       aux_inner :
       assert ((unit_valid ? unit_first : left == '0) || mid_entry || state == Idle || state == Failed);
@@ -300,6 +320,22 @@ module mw_block_writer_proof
       aux_left : assert (16'(left) <= capture_snapshot >> 5 || left == '0);
 
       // The open block.
+      aux_left_over :
+      assert (!open || (19'(block_used) + room + 19'd1 == 19'(block_bytes >> 5) &&
+          room_less == room - 1'b1));
+      aux_block_room :
+      assert (state == Idle || mw_block_writer.block_room == 19'(block_bytes >> 5) - 19'd5);
+      aux_fresh :
+      assert (open || closed || started || state == Idle || state == Failed ||
+          (room == 19'(block_bytes >> 5) - 19'd6 && room_less == room - 1'b1));
+      aux_started : assert (!started || (!open && !mw_block_writer.ring_room));
+      aux_opened : assert (!was_begun || open);
+      aux_wraps :
+      assert (state == Idle || started || was_begun ||
+          next_wraps == (17'(next_index) + 17'd1 == ring_blocks));
+      aux_rooms :
+      assert ((!mw_block_writer.burst_room || mw_block_writer.burst_free != '0) &&
+          (!mw_block_writer.data_room || mw_block_writer.data_free != '0));
       aux_fill :
       assert (!open || burst_addr == {block_addr, 7'd0} + 59'(block_used) - 59'(burst_units));
       aux_units :
@@ -317,21 +353,29 @@ module mw_block_writer_proof
           32'(next_number) - ring_consumed < 32'(ring_blocks));
 
       // The closed block.
+      aux_closed :
+      assert (!closed || (slot_used && !mw_block_writer.slot_ready && !slot_sent && !header_due &&
+          !open && mw_block_writer.step == '0));
+      aux_busy :
+      assert (crc_busy == (closed || mw_block_writer.step != '0) && mw_block_writer.step <= 4'd8);
+      aux_due :
+      assert (!header_due || state == Failed ||
+          (slot_used && mw_block_writer.slot_ready && !slot_sent && slot_reached));
+      aux_reached : assert (!slot_used || closed || state == Failed || !slot_reached || reached);
       aux_slot_number :
       assert (state == Failed || !slot_used || slot_number + 1'b1 == (open ? block_number :
           next_number));
-      aux_slot_place : assert (!slot_used || slot_addr == place(slot_number));
+      aux_slot_place : assert (!slot_used || slot_place == place(slot_number));
       aux_slot_free : assert (!slot_used || (32'(slot_number) - ring_consumed < 32'(ring_blocks)));
       aux_produced :
       assert (state == Idle || state == Failed || ring_produced == 32'(slot_used ? slot_number :
           open ? block_number : next_number));
       aux_slot_failed : assert (!slot_used || ring_produced == 32'(slot_number));
-      aux_since : assert (state == Failed || !slot_used || issued - slot_target <= block_bursts);
+      aux_since : assert (state == Failed || !slot_used || issued - target <= block_bursts);
       aux_target :
-      assert (state == Failed || !slot_used || slot_reached || slot_target - answered <= 16'h2002);
+      assert (state == Failed || !slot_used || reached || target - answered <= 16'h2002);
       aux_target2 :
-      assert (state == Failed || !slot_used || !slot_reached ||
-          answered - slot_target <= issued - slot_target);
+      assert (state == Failed || !slot_used || !reached || answered - target <= issued - target);
       aux_made1 : assert (slot_used || state == Failed || made <= block_bursts);
       aux_made2 : assert (made <= 16'h2002 + (state == Failed && !open ? 16'h2001 : block_bursts));
       aux_idle : assert (state != Idle || (!open && !slot_used && made == '0));
@@ -343,12 +387,12 @@ module mw_block_writer_proof
       // Whose the burst is.
       aux_data :
       assert (!watched || is_header || state == Failed || (open && number == block_number) ||
-        (slot_used && !slot_sent && number == slot_number && !slot_reached &&
-          b_ahead < slot_target - answered));
+        (slot_used && !slot_sent && number == slot_number && !reached &&
+          b_ahead < target - answered));
       aux_header :
       assert (!watched || !is_header || state == Failed ||
-        (slot_used && slot_sent && number == slot_number && !slot_reached &&
-          b_ahead < slot_target - answered));
+        (slot_used && slot_sent && number == slot_number && !reached &&
+          b_ahead < target - answered));
       aux_header_before : assert (!watched || !is_header || !open || number + 1'b1 == block_number);
       aux_not_announced : assert (!watched || 32'(number) - ring_produced <= 1);
     end

@@ -24,6 +24,7 @@ int main() {
             t.data[0] = 0x55555555;
             edge();
         }
+        edge(), edge();
         return t.crc;
     };
     const std::vector<uint8_t> zeros(32, 0), ones(32, 0xff);
