@@ -334,12 +334,26 @@ module mw_block_writer
   assign announce = slot_used && slot_sent && slot_reached && state != Failed;
   assign slot_lost = state == Failed && !open && slot_used && !closed;
 
+  // What enters the checksum; units go into the data buffer from here, too.
+  logic summed, summed_first, summed_cut, stored;
+  logic [UnitW-1:0] summed_unit;
+  always_ff @(posedge clk) begin
+    summed <= (accept || header_summed) && !rst;
+    stored <= accept && !rst;
+    if (accept || header_summed) begin
+      summed_unit <= header_summed ? header_units[3'(step-4'd1)] : unit;
+      summed_first <= header_summed ? step == 4'd1 && header.used_bytes == 32'(HeaderBytes) : !open;
+      summed_cut <= step == StepLast;
+      if (step == StepLast) summed_unit <= header_units[HeaderUnits-1] << 32;
+    end
+  end
+
   mw_crc32c u_crc (
       .clk,
-      .valid(accept || header_summed),
-      .first(header_summed ? step == 4'd1 && header.used_bytes == 32'(HeaderBytes) : !open),
-      .cut  (step == StepLast),
-      .data (header_summed ? header_units[3'(step-4'd1)] : unit),
+      .valid(summed),
+      .first(summed_first),
+      .cut  (summed_cut),
+      .data (summed_unit),
       .crc
   );
 
@@ -469,9 +483,9 @@ module mw_block_writer
   ) u_data (
       .clk,
       .rst,
-      .in_valid(accept),
+      .in_valid(stored),
       .in_ready(),
-      .in_data(unit),
+      .in_data(summed_unit),
       .out_valid(data_valid),
       .out_ready(w_take && !beats_header),
       .out_data(data),
@@ -493,9 +507,9 @@ module mw_block_writer
       .free(burst_free)
   );
 
-  // At most one word goes in with each clock.
+  // At most one word goes in with each clock, and one is on its way into the data buffer.
   always_ff @(posedge clk) begin
-    data_room  <= data_free > 1 || rst;
+    data_room  <= data_free > 2 || rst;
     burst_room <= burst_free > 1 || rst;
   end
 

@@ -17,7 +17,7 @@
 // with: mw_block_writer: logic [UnitW-1:0] data; => logic [UnitW-1:0] data, anyseq_payload;
 // with: mw_block_writer: beats_header ? header_units[beat[2:0]] : data => anyseq_payload
 // with: mw_block_writer: .WIDTH(UnitW) => .WIDTH(1)
-// with: mw_block_writer: .in_data(unit) => .in_data(1'b0)
+// with: mw_block_writer: .in_data(summed_unit) => .in_data(1'b0)
 // with: mw_block_writer: .out_data(data) => .out_data()
 // induction: 3 -GFIFO_LOG2=7
 // cover: 30 -GFIFO_LOG2=5
@@ -335,7 +335,7 @@ module mw_block_writer_proof
           next_wraps == (17'(next_index) + 17'd1 == ring_blocks));
       aux_rooms :
       assert ((!mw_block_writer.burst_room || mw_block_writer.burst_free != '0) &&
-          (!mw_block_writer.data_room || mw_block_writer.data_free != '0));
+          32'(mw_block_writer.data_free) >= 32'(mw_block_writer.data_room) + 32'(mw_block_writer.stored));
       aux_fill :
       assert (!open || burst_addr == {block_addr, 7'd0} + 59'(block_used) - 59'(burst_units));
       aux_units :

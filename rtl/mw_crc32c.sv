@@ -6,17 +6,15 @@
 //
 // Each bit of the next state is the parity of some bits of state and data. The masks that
 // choose them follow from the polynomial and are computed at elaboration. The parities of the
-// data are taken ahead; those of the state alone are short. A cut unit is one with zeros in front,
-// which add nothing, and the state behind them.
-//
-//   s0  the unit    s1  parities of the data    s2  the state
+// data are taken a clock ahead; those of the state alone are short. A cut unit is one with zeros in
+// front, which add nothing, and the state behind them.
 module mw_crc32c (
-    input  logic         clk,
-    input  logic         valid,
-    input  logic         first,  // with valid: begin anew
-    input  logic         cut,    // with valid: bytes 28 to 31 do not count
-    input  logic [255:0] data,
-    output logic [ 31:0] crc     // of all units that came, three clocks later
+    input logic clk,
+    input logic valid,
+    input logic first,  // with valid: begin anew
+    input logic cut,  // with valid: the unit's 28 bytes are bytes 4 to 31, the others are zero
+    input logic [255:0] data,
+    output logic [31:0] crc  // of all units that came, two clocks later
 );
   localparam logic [31:0] Poly = 32'h82F6_3B78;  // RFC 3720 appendix B.4, reflected
 
@@ -39,24 +37,19 @@ module mw_crc32c (
   localparam masks_t Whole = masks(256);
   localparam masks_t Cut = masks(224);
 
-  logic [255:0] data0;
-  logic [31:0] sum1, state, begun;
-  logic valid0, valid1, first0, first1, cut0, cut1;
+  logic [31:0] sum, state, begun;
+  logic sum_valid, sum_first, sum_cut;
   assign crc   = ~state;
-  assign begun = first1 ? '1 : state;
+  assign begun = sum_first ? '1 : state;
 
   always_ff @(posedge clk) begin
-    {valid0, valid1} <= {valid, valid0};
+    sum_valid <= valid;
     if (valid) begin
-      data0 <= cut ? {data[223:0], 32'd0} : data;
-      {first0, cut0} <= {first, cut};
+      for (int unsigned j = 0; j < 32; j++) sum[j] <= ^(data & Whole[j]);
+      {sum_first, sum_cut} <= {first, cut};
     end
-    if (valid0) begin
-      for (int unsigned j = 0; j < 32; j++) sum1[j] <= ^(data0 & Whole[j]);
-      {first1, cut1} <= {first0, cut0};
-    end
-    if (valid1)
+    if (sum_valid)
       for (int unsigned j = 0; j < 32; j++)
-      state[j] <= sum1[j] ^ (^(begun & (cut1 ? Cut[j][31:0] : Whole[j][31:0])));
+      state[j] <= sum[j] ^ (^(begun & (sum_cut ? Cut[j][31:0] : Whole[j][31:0])));
   end
 endmodule
