@@ -391,12 +391,13 @@ module mw_track
   function automatic logic [47:0] extended(input logic roce, input logic [47:0] highest,
                                            input logic [31:0] lower, input logic below);
     logic from, to;
-    logic [23:0] upper, step;
+    logic [23:0] upper, less, more;  // what lies above them
     from  = roce ? highest[23] : highest[31];
     to    = roce ? lower[23] : lower[31];
     upper = roce ? highest[47:24] : {8'd0, highest[47:32]};
-    step  = from == to || to != below ? '0 : below ? '1 : 24'd1;
-    upper = upper + step;
+    less  = upper - 1'b1;
+    more  = upper + 1'b1;
+    if (from != to && to == below) upper = below ? less : more;
     return roce ? {upper, lower[23:0]} : {upper[15:0], lower};
   endfunction
 

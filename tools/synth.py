@@ -32,7 +32,7 @@ TARGET_MHZ = 156.25
 MARK = "<!-- From here on written by `make synth`. -->\n"
 # Takes cells that hold a state out of the selection of those that a path goes through.
 CLOCKED = {family: " ".join(f"*/t:{cell} %d" for cell in cells.split()) for family, cells in (
-    ("xcup", "FD?E RAMB* URAM*"), ("ecp5", "TRELLIS_FF DP16KD PDPW16KD"))}
+    ("xcup", "FD?E RAMB* URAM* SRL*"), ("ecp5", "TRELLIS_FF DP16KD PDPW16KD"))}
 # An FPGA's RAM starts at zero; to unroll this loop takes the front end for ever.
 INITIAL = "  initial for (int i = 0; i < (1 << ROWS_LOG2); i++) mem[i] = '0;\n"
 
