@@ -150,7 +150,7 @@ def table(family, width, rows):
         else:
             ram = count(cells, "TRELLIS_DPR16X4")
             figures = [count(cells, "LUT4") + 4 * ram + 2 * count(cells, "CCU2C"), count(cells, "TRELLIS_FF"),
-                       count(cells, "DP16KD", "PDPW16KD"), depth, f"{clock:.0f}" if clock else "not routed"]
+                       count(cells, "DP16KD", "PDPW16KD"), depth, f"{clock:.1f}" if clock else "not routed"]
         yield head + " | ".join(map(str, figures)) + " |\n"
 
 
