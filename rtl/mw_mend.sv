@@ -170,33 +170,35 @@ module mw_mend
   request_t made, head;
   always_ff @(posedge clk) begin
     if (v_valid) begin
-      automatic write_t write = write_of(v.layout, v.action);
-      automatic logic [13:0] bound = '1;
-      if (truncates(v.action.truncate, v.action.truncate_bytes)) bound = v.action.truncate_bytes;
-      made <= '{
-          number: verdict,
-          ip4: has_ip_checksum(v.layout),
-          ip6: v.layout.is_ip && v.layout.is_ip6,
-          proto: v.layout.proto,
-          l3: v.layout.l3_offset,
-          l4: v.layout.l4_offset,
-          data_end: v.layout.data_end,
-          bound: bound,
-          has_icrc: v.layout.proto == ProtoRoce && (v.action.mend_icrc || v.action.mend_l4),
-          ecn: v.action.ecn && v.layout.is_ip,
-          ecn_codepoint: v.action.ecn_codepoint,
-          set: write.valid,
-          set_at: write.at,
-          set_mask: write.mask,
-          set_value: write.value,
-          corrupt: v.action.corrupt && has_base(v.layout, v.action.corrupt_base),
-          corrupt_at: frame_offset(v.layout, v.action.corrupt_base, v.action.corrupt_offset),
-          corrupt_mask: v.action.corrupt_mask,
-          mend_ip: v.action.mend_ip,
-          mend_l4: v.action.mend_l4,
-          mend_icrc: v.action.mend_icrc,
-          break_icrc: v.action.break_icrc
-      };
+      if (v_mends) begin
+        automatic write_t write = write_of(v.layout, v.action);
+        automatic logic [13:0] bound = '1;
+        if (truncates(v.action.truncate, v.action.truncate_bytes)) bound = v.action.truncate_bytes;
+        made <= '{
+            number: verdict,
+            ip4: has_ip_checksum(v.layout),
+            ip6: v.layout.is_ip && v.layout.is_ip6,
+            proto: v.layout.proto,
+            l3: v.layout.l3_offset,
+            l4: v.layout.l4_offset,
+            data_end: v.layout.data_end,
+            bound: bound,
+            has_icrc: v.layout.proto == ProtoRoce && (v.action.mend_icrc || v.action.mend_l4),
+            ecn: v.action.ecn && v.layout.is_ip,
+            ecn_codepoint: v.action.ecn_codepoint,
+            set: write.valid,
+            set_at: write.at,
+            set_mask: write.mask,
+            set_value: write.value,
+            corrupt: v.action.corrupt && has_base(v.layout, v.action.corrupt_base),
+            corrupt_at: frame_offset(v.layout, v.action.corrupt_base, v.action.corrupt_offset),
+            corrupt_mask: v.action.corrupt_mask,
+            mend_ip: v.action.mend_ip,
+            mend_l4: v.action.mend_l4,
+            mend_icrc: v.action.mend_icrc,
+            break_icrc: v.action.break_icrc
+        };
+      end
       verdict <= verdict + 1'b1;
     end
     made_valid <= v_valid && v_mends && !busy;
