@@ -221,6 +221,7 @@ module mw_parse
     b_valid <= a_valid && !rst;
     if (a_valid) begin
       automatic logic [5:0] header = {a.ihl, 2'b00};
+      automatic l4_t l4 = '0;
       automatic logic [15:0] total_len = be16(a.l3[8*2+:16]);
       automatic logic [15:0] payload_len = be16(a.l3[8*4+:16]);
       automatic logic [16:0] behind = 17'(total_len) - 17'(header);
@@ -228,6 +229,7 @@ module mw_parse
       automatic logic later_fragment = a.is4 && {a.l3[8*6+:5], a.l3[8*7+:8]} != '0;
       automatic logic is_tcp = (a.is6 ? a.l3[8*6+:8] : a.l3[8*9+:8]) == ProtocolTcp;
       automatic logic is_udp = (a.is6 ? a.l3[8*6+:8] : a.l3[8*9+:8]) == ProtocolUdp;
+      for (int i = 5; i < 16; i++) if (a.ihl_is[i]) l4 |= a.l3[8*4*i+:8*L4Bytes];
       b.stamp <= a.stamp;
       b.packet_id <= a.packet_id;
       b.cut <= a.cut;
@@ -245,7 +247,7 @@ module mw_parse
       b.udp <= is_udp && !later_fragment;
       b.src <= a.is6 ? be128(a.l3[8*8+:128]) : 128'(be32(a.l3[8*12+:32]));
       b.dst <= a.is6 ? be128(a.l3[8*24+:128]) : 128'(be32(a.l3[8*16+:32]));
-      for (int i = 5; i < 16; i++) if (a.ihl_is[i]) b.l4 <= a.l3[8*4*i+:8*L4Bytes];
+      b.l4 <= l4;
     end
   end
 
