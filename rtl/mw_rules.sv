@@ -4,10 +4,11 @@
 // whether the packet is new. Of those that a packet passes, one a clock is counted, tried
 // (every n-th, a chance, at most so many times), and given out with its action if it fires.
 //
-// The way of a packet: two stages that compare it with all rules, a FIFO for the rules that
-// it passed, and one pipeline for these, the lowest first. Each packet gives at least one
-// result, the last with `out_last`, in the packets' order. The host's accesses go the same
-// way, so a packet is judged by the whole of a rule as it was, or as it became.
+// The way of a packet: two stages that compare it with all rules (s0: which of its positions
+// each is about; s1: whether it is in the range), a FIFO for the rules that it passed, and one
+// pipeline for these, the lowest first. Each packet gives at least one result, the last with
+// `out_last`, in the packets' order. The host's accesses go the same way, so a packet is judged
+// by the whole of a rule as it was, or as it became.
 //
 // A decision by chance is Threefry of {seed, connection, lane, kind} and {position, again},
 // so it is a function of seed and identity alone. A chain of bursts draws with the rule's
@@ -63,11 +64,16 @@ module mw_rules
     logic [31:0]      again;
   } facts_t;
 
-  // Of the kinds that a rule wants, the first that the packet is of.
   function automatic logic has(input logic [Kinds-1:0] kinds, input kind_e kind);
     logic [15:0] all;
     all = 16'(kinds);
     return all[4'(kind)];
+  endfunction
+  // The next number; all ones stay. The carry tells these sooner than a comparison.
+  function automatic logic [31:0] next_of(input logic [31:0] number);
+    logic [32:0] sum;
+    sum = 33'(number) + 33'd1;
+    return sum[31:0] | {32{sum[32]}};
   endfunction
 
   // ---- the host's access: takes the place of a packet, reads and writes where it comes by
@@ -88,49 +94,60 @@ module mw_rules
   logic s0_host, s1_host, s2_host;
   facts_t s0, s1, s2;
   proto_e s0_proto;
-  logic s0_again, s0_fin, s0_bytes;
-  logic [47:0] s0_first, s0_last;
-  logic [RULES-1:0] s1_above, s1_below, s1_fits, s2_hits;
+  logic s0_tracked, s0_again, s0_fin, s0_bytes;
+  logic [47:0] s0_first, s0_last, s1_first, s1_last;
+  logic [31:0] s1_position[RULES];
+  logic [RULES-1:0] s1_bytes, s1_fits, s1_open, s2_above, s2_below, s2_counts;
 
   always_ff @(posedge clk) begin
     if (in_valid || host_slot || s0_valid || s1_valid || s2_valid) begin
-      if (s1_valid) begin
+      if (s1_valid) s2_host <= s1_host;
+      if (s1_valid && !s1_host) begin
+        automatic logic [RULES-1:0] above = '0;
+        automatic logic [RULES-1:0] below = '0;
+        automatic logic [RULES-1:0] counts = '0;
+        for (int r = 0; r < int'(RULES); r++)
+        if (s1_fits[r] && s1_open[r]) begin
+          automatic rule_filter_t f = filter[r];
+          // bytes: it covers one of the range
+          above[r]  = (s1_bytes[r] ? s1_last : 48'(s1_position[r])) >= f.first;
+          below[r]  = (s1_bytes[r] ? s1_first : 48'(s1_position[r])) <= f.last;
+          counts[r] = f.measure == MeasureCount;
+        end
         s2 <= s1;
-        s2_host <= s1_host;
-        s2_hits <= s1_host ? '0 : s1_above & s1_below & s1_fits;
+        s2_above <= above;
+        s2_below <= below;
+        s2_counts <= counts;
       end
       if (s0_valid) s1_host <= s0_host;
       if (s0_valid && !s0_host) begin
-        automatic logic [RULES-1:0] above = '0;
-        automatic logic [RULES-1:0] below = '0;
         automatic logic [RULES-1:0] fits = '0;
+        automatic logic [RULES-1:0] opens = '0;
         for (int r = 0; r < int'(RULES); r++)
         if (enabled[r]) begin
           automatic rule_filter_t f = filter[r];
           automatic logic any = f.kinds[KindAny];
           automatic logic own = has(f.kinds, s0.kind);
           automatic logic fin = f.kinds[KindFin] && s0_fin;
-          automatic logic [31:0] position = any ? s0.pos_any : own ? s0.pos_kind : s0.pos_fin;
           automatic logic bytes = f.measure == MeasureByte;
-          automatic logic tracked = s0.conn != ConnNone;
           automatic logic scope;
           unique case (f.scope)
-            ScopeConn:    scope = tracked && s0.conn == f.conn;
-            ScopeTracked: scope = tracked;
-            ScopePlain:   scope = !tracked;
+            ScopeConn:    scope = s0_tracked && s0.conn == f.conn;
+            ScopeTracked: scope = s0_tracked;
+            ScopePlain:   scope = !s0_tracked;
             default:      scope = 1'b1;
           endcase
-          // bytes: it covers one of the range
-          above[r] = f.measure == MeasureCount || (bytes ? s0_last : 48'(position)) >= f.first;
-          below[r] = f.measure == MeasureCount || (bytes ? s0_first : 48'(position)) <= f.last;
+          s1_position[r] <= any ? s0.pos_any : own ? s0.pos_kind : s0.pos_fin;
+          s1_bytes[r] <= bytes;
+          opens[r] = !f.guarded || triggers[f.trigger];
           fits[r] = scope && (any || own || fin) && f.protos[s0_proto] &&
-              (s0_again ? f.again : f.fresh) && (!f.guarded || triggers[f.trigger]) &&
-              (!bytes || s0_bytes);
+              (s0_again ? f.again : f.fresh) && (!bytes || s0_bytes);
         end
         s1 <= s0;
-        s1_above <= above;
-        s1_below <= below;
+        s1_first <= s0_first;
+        s1_last <= s0_last;
         s1_fits <= fits;
+        s1_open <= opens;
       end
       if (in_valid) begin
         automatic logic data = in_hdr.proto == ProtoTcp && in_trk.kind == KindData;
@@ -145,6 +162,7 @@ module mw_rules
             again: in_trk.again
         };
         s0_proto <= in_hdr.proto;
+        s0_tracked <= in_trk.conn != ConnNone;
         s0_again <= in_trk.below;
         s0_fin <= in_trk.kind == KindData && in_trk.kinds[KindFin];
         s0_bytes <= data;
@@ -176,14 +194,15 @@ module mw_rules
     if (s2_valid) begin
       waits.facts = s2;
       waits.host  = s2_host;
-      waits.hits  = s2_hits;
+      waits.hits  = s2_host ? '0 : (s2_above & s2_below) | s2_counts;
     end
   end
   logic head_valid, head_pop;
   logic [INFLIGHT_LOG2:0] wait_free;
   mw_fifo #(
       .WIDTH($bits(wait_t)),
-      .DEPTH_LOG2(INFLIGHT_LOG2)
+      .DEPTH_LOG2(INFLIGHT_LOG2),
+      .READ(2)
   ) wait_fifo (
       .clk,
       .rst,
@@ -195,15 +214,16 @@ module mw_rules
       .out_data(head),
       .free(wait_free)
   );
-  assign room = wait_free > (INFLIGHT_LOG2 + 1)'(Compared);
+  // A clock late: one more may have come.
+  always_ff @(posedge clk) room <= wait_free > (INFLIGHT_LOG2 + 1)'(Compared + 1);
 
   // ---- c0: one rule that the packet passed, or none, or the host
   localparam int unsigned Flight = 25;  // c0 to the results' FIFO
   localparam int unsigned ResultLog2 = 6;
   logic [ResultLog2:0] result_free;
-  logic fit, todo_valid, take, last, head_take;
-  wait_t todo;  // `hits` without those that were taken
-  logic [RULES-1:0] rest;
+  logic fit, todo_valid, todo_host, todo_last, take, last, head_take;
+  facts_t todo;
+  logic [RULES-1:0] todo_one, todo_rest;  // the rule that is next, and those behind it
 
   // The bits above the lowest that is set.
   function automatic logic [RULES-1:0] above_lowest(input logic [RULES-1:0] bits);
@@ -214,14 +234,10 @@ module mw_rules
   // A clock late: one more may have come.
   always_ff @(posedge clk) fit <= result_free > (ResultLog2 + 1)'(Flight + 2) && !rst;
 
+  assign last = todo_last || hurry;
   assign take = todo_valid && fit;
   assign head_take = !todo_valid || (take && last);
   assign head_pop = head_valid && head_take;
-  always_comb begin
-    rest = '0;
-    if (take) rest = todo.hits & above_lowest(todo.hits);
-    last = rest == '0 || hurry;
-  end
 
   logic [Flight:0] valid;  // by stage
   logic c0_host, c0_last, c0_untried;
@@ -229,14 +245,23 @@ module mw_rules
   facts_t c0;
   always_ff @(posedge clk) begin
     if (take) begin
-      c0 <= todo.facts;
-      c0_one <= hurry ? '0 : todo.hits & ~rest;
+      c0 <= todo;
+      c0_one <= hurry ? '0 : todo_one;
       c0_last <= last;
-      c0_untried <= hurry && todo.hits != '0;
-      c0_host <= todo.host;
-      todo.hits <= rest;
+      c0_untried <= hurry && todo_one != '0;
+      c0_host <= todo_host;
     end
-    if (head_pop) todo <= head;
+    if (take || head_pop) begin
+      automatic logic [RULES-1:0] hits = head_pop ? head.hits : todo_rest;
+      automatic logic [RULES-1:0] rest = hits & above_lowest(hits);
+      todo_one  <= hits & ~rest;
+      todo_rest <= rest;
+      todo_last <= rest == '0;
+    end
+    if (head_pop) begin
+      todo <= head.facts;
+      todo_host <= head.host;
+    end
     if (head_take) todo_valid <= head_valid;
     if (take || valid != '0) valid <= {valid[Flight-1:0], take};
     if (rst) begin
@@ -295,40 +320,46 @@ module mw_rules
       .upd_valid(seen_update),
       .upd_data(seen_next)
   );
-  always_comb begin
-    seen_update = 1'b0;
-    seen_next   = seen;
-    if (seen_valid && c4_item.host) begin
-      seen_update = host_write;
-      seen_next   = '0;
-    end else if (seen_valid) begin
-      seen_update = 1'b1;
-      if (seen != '1) seen_next = seen + 1'b1;
-    end
-  end
+  assign seen_update = seen_valid && (!c4_item.host || host_write);
+  assign seen_next   = c4_item.host ? '0 : next_of(seen);
 
-  // ---- c5: position; c6: distance; c7 to c10: every n-th
-  logic c5_hit, c6_hit, c7_hit, c8_hit, c9_hit;
-  facts_t c5;
+  // ---- c4 and c5: position; c6: distance; c7 to c10: every n-th
+  typedef struct packed {
+    logic [31:0]      packet_id;
+    logic [ConnW-1:0] conn;
+    kind_e            kind;       // the first of those that the rule wants, and the position
+    logic [31:0]      position;   // among these
+    logic [31:0]      first;      // byte
+    logic [31:0]      again;
+  } placed_t;
+  item_t c5_item;
+  logic c6_hit, c7_hit, c8_hit, c9_hit, c10_hit;
+  placed_t c5;
   rule_t c5_row;
   logic [31:0] c5_count;
-  logic c6_inside, c7_inside, c8_inside, c9_inside, c10_selected;
-  logic [31:0] c6_position, c6_first, c7_distance, c8_low, c9_rotated;
+  logic c6_above, c6_below, c7_inside, c8_inside, c9_inside, c10_inside, c11_selected;
+  logic [31:0] c6_position, c6_first, c7_distance, c8_low, c9_product, c10_rotated;
   logic [15:0] c8_cross_a, c8_cross_b;
   rule_stride_t c6_stride, c7_stride;
-  logic [4:0] c8_shift;
-  logic [31:0] c8_limit, c9_limit;
+  logic [4:0] c8_shift, c9_shift;
+  logic [31:0] c8_limit, c9_limit, c10_limit;
   logic [1:0][31:0] c6_key, c6_counter;
 
   always_ff @(posedge clk)
     if (valid != '0) begin
-      if (valid[9] && c9_hit) c10_selected <= c9_inside && c9_rotated <= c9_limit;
+      if (valid[10] && c10_hit) c11_selected <= c10_inside && c10_rotated <= c10_limit;
+      if (valid[9]) begin
+        c10_hit <= c9_hit;
+        c10_inside <= c9_inside;
+        c10_limit <= c9_limit;
+        c10_rotated <= 32'({c9_product, c9_product} >> c9_shift);
+      end
       if (valid[8]) begin
-        automatic logic [31:0] product = c8_low + {c8_cross_a, 16'd0} + {c8_cross_b, 16'd0};
         c9_hit <= c8_hit;
         c9_inside <= c8_inside;
+        c9_shift <= c8_shift;
         c9_limit <= c8_limit;
-        c9_rotated <= 32'({product, product} >> c8_shift);
+        c9_product <= c8_low + {c8_cross_a, 16'd0} + {c8_cross_b, 16'd0};
       end
       if (valid[7]) begin
         c8_hit <= c7_hit;
@@ -341,33 +372,23 @@ module mw_rules
       end
       if (valid[6]) begin
         c7_hit <= c6_hit;
-        c7_inside <= c6_inside;
+        c7_inside <= c6_above && c6_below;
         c7_stride <= c6_stride;
         c7_distance <= c6_position - c6_first;
       end
       if (valid[5]) begin
-        c6_hit <= c5_hit;
-        if (c5_hit) begin
+        c6_hit <= c5_item.hit;
+        if (c5_item.hit) begin
           automatic rule_filter_t f = c5_row.filter;
-          automatic logic [31:0] position = c5.pos_fin;
-          automatic kind_e kind = KindFin;
-          automatic logic [31:0] stream;
-          if (has(f.kinds, c5.kind)) begin
-            position = c5.pos_kind;
-            kind = c5.kind;
-          end
-          if (f.kinds[KindAny]) begin
-            position = c5.pos_any;
-            kind = KindAny;
-          end
+          automatic logic [31:0] position = c5.position;
+          automatic logic [31:0] stream = {c5.conn, 11'd0, LANE, 4'(c5.kind)};
           if (f.measure == MeasureByte) position = c5.first;
           if (f.measure == MeasureCount) position = c5_count;
-          c6_inside <= f.measure != MeasureCount ||
-              (48'(c5_count) >= f.first && 48'(c5_count) <= f.last);
+          c6_above <= f.measure != MeasureCount || 48'(c5_count) >= f.first;
+          c6_below <= f.measure != MeasureCount || 48'(c5_count) <= f.last;
           c6_position <= position;
           c6_first <= f.first[31:0];
           c6_stride <= c5_row.stride;
-          stream = {c5.conn, 11'd0, LANE, 4'(kind)};
           c6_counter <= {c5.again, position};
           if (c5_row.chance.burst) begin
             stream = {ConnNone, 11'd0, LANE, 4'(KindOther)};
@@ -377,9 +398,26 @@ module mw_rules
         end
       end
       if (valid[4]) begin
-        c5_hit <= c4_item.hit;
+        c5_item <= c4_item;
         if (c4_item.hit) begin
-          c5 <= c4;
+          automatic logic [31:0] position = c4.pos_fin;
+          automatic kind_e kind = KindFin;
+          if (has(c4_row.filter.kinds, c4.kind)) begin
+            position = c4.pos_kind;
+            kind = c4.kind;
+          end
+          if (c4_row.filter.kinds[KindAny]) begin
+            position = c4.pos_any;
+            kind = KindAny;
+          end
+          c5 <= '{
+              packet_id: c4.packet_id,
+              conn: c4.conn,
+              kind: kind,
+              position: position,
+              first: c4.first,
+              again: c4.again
+          };
           c5_row <= c4_row;
           c5_count <= seen_next;
         end
@@ -436,13 +474,13 @@ module mw_rules
   logic [BesideLog2-1:0] beside_in, selected_in, beside_out;
 
   always_ff @(posedge clk) begin
-    if (valid[4])
+    if (valid[5])
       beside[beside_in] <= '{
-          item: c4_item,
-          packet_id: c4.packet_id,
-          seen: seen_next[31:8] != '0 ? '1 : seen_next[7:0]
+          item: c5_item,
+          packet_id: c5.packet_id,
+          seen: c5_count[31:8] != '0 ? '1 : c5_count[7:0]
       };
-    if (valid[10]) selected[selected_in] <= c10_selected;
+    if (valid[11]) selected[selected_in] <= c11_selected;
   end
   always_ff @(posedge clk) begin
     if (valid != '0) begin
@@ -463,8 +501,8 @@ module mw_rules
         c21_selected <= selected[beside_out];
         beside_out <= beside_out + 1'b1;
       end
-      if (valid[10]) selected_in <= selected_in + 1'b1;
-      if (valid[4]) beside_in <= beside_in + 1'b1;
+      if (valid[11]) selected_in <= selected_in + 1'b1;
+      if (valid[5]) beside_in <= beside_in + 1'b1;
     end
     if (rst) begin
       beside_in   <= '0;
@@ -518,36 +556,36 @@ module mw_rules
   endfunction
 
   rule_chance_t c24_row;
-  logic c24_loss, c24_loss_bad, c24_to_bad, c24_to_good;
+  logic [31:0] c24_final;  // firings but one after which it is spent
+  logic c24_limited, c24_fires_good, c24_fires_bad, c24_to_bad, c24_to_good;
   always_ff @(posedge clk) begin
-    if (valid[Drawn] && (c23.item.hit || c23.item.host)) begin
-      c24_row <= late_read;
-      c24_loss <= falls(random[0], late_read.loss);
-      c24_loss_bad <= falls(random[0], late_read.loss_bad);
-      c24_to_bad <= falls(random[1], late_read.to_bad);
-      c24_to_good <= falls(random[1], late_read.to_good);
+    if (valid[Drawn]) begin
+      automatic logic tried = c23.item.hit && c23_selected;
+      c24_fires_good <= tried && falls(random[0], late_read.loss);
+      c24_fires_bad  <= tried && falls(random[0], late_read.loss_bad);
+      if (c23.item.hit || c23.item.host) begin
+        c24_row <= late_read;
+        c24_limited <= late_read.times != '0;
+        c24_final <= late_read.times - 1'b1;
+        c24_to_bad <= late_read.burst && falls(random[1], late_read.to_bad);
+        c24_to_good <= falls(random[1], late_read.to_good);
+      end
     end
   end
 
+  // Only a burst becomes bad.
   logic fires;
+  assign fires = (fired.bad ? c24_fires_bad : c24_fires_good) && !fired.spent;
+  assign fired_update = fired_valid && (c24.item.host ? host_write : c24_selected);
   always_comb begin
-    fires = 1'b0;
-    fired_update = 1'b0;
     fired_next = fired;
-    if (fired_valid && c24.item.host) begin
-      fired_update = host_write;
-      fired_next   = '0;
-    end else if (fired_valid && c24_selected) begin
-      automatic logic bad = c24_row.burst && fired.bad;
-      fired_update = 1'b1;
-      fires = (bad ? c24_loss_bad : c24_loss) && !fired.spent;
-      if (bad ? c24_to_good : c24_to_bad) fired_next.bad = c24_row.burst && !bad;
-      if (fires) begin
-        if (fired.fired != '1) fired_next.fired = fired.fired + 1'b1;
-        fired_next.spent = c24_row.times != '0 && fired.fired + 1'b1 == c24_row.times;
-        fired_next.last_packet_id = c24.packet_id;
-      end
+    if (fired.bad ? c24_to_good : c24_to_bad) fired_next.bad = !fired.bad;
+    if (fires) begin
+      fired_next.fired = next_of(fired.fired);
+      fired_next.spent = c24_limited && fired.fired == c24_final;
+      fired_next.last_packet_id = c24.packet_id;
     end
+    if (c24.item.host) fired_next = '0;
   end
 
   typedef struct packed {
