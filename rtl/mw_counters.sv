@@ -19,17 +19,13 @@ module mw_counters #(
     $fatal(1, "mw_counters: N must be at least 1");
   end
 
+  // In this order reset and clear share the registers' synchronous reset, where no increment reaches.
   always_ff @(posedge clk) begin
-    if (latch) for (int i = 0; i < N; i++) held[i] <= count[i];
-    if (any || clear) begin
-      automatic logic [N-1:0] cleared = clear ? clear_mask : '0;
-      for (int i = 0; i < N; i++) count[i] <= (cleared[i] ? '0 : count[i]) + 64'(inc[i]);
-    end
-    if (rst) begin
-      for (int i = 0; i < N; i++) begin
-        count[i] <= '0;
-        held[i]  <= '0;
-      end
-    end
+    if (latch || rst) for (int i = 0; i < N; i++) held[i] <= rst ? '0 : count[i];
+    if (any || clear || rst)
+      for (int i = 0; i < N; i++)
+      if (rst) count[i] <= '0;
+      else if (clear && clear_mask[i]) count[i] <= 64'(inc[i]);
+      else count[i] <= count[i] + 64'(inc[i]);
   end
 endmodule

@@ -6,10 +6,11 @@
 //
 // induction: 2 -GN=50
 // cover: 6 -GN=3
-// mutant: mw_counters: (cleared[i] ? '0 : count[i]) => count[i]
-// mutant: mw_counters: if (any || clear) begin => if (any) begin
-// mutant: mw_counters: held[i] <= count[i]; => if (any) held[i] <= count[i];
+// mutant: mw_counters: clear && clear_mask[i] => 1'b0
+// mutant: mw_counters: if (any || clear || rst) => if (any || rst)
+// mutant: mw_counters: if (latch || rst) => if ((latch && any) || rst)
 // mutant: mw_counters: + 64'(inc[i]) => + 64'(inc[0])
+// mutant: mw_counters: count[i] <= 64'(inc[i]) => count[i] <= '0
 module mw_counters_proof #(
     parameter int unsigned N
 ) (
