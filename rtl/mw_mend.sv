@@ -238,14 +238,15 @@ module mw_mend
   endfunction
 
   request_t pend;
-  logic pend_valid, pend_ready, pend_ended, ended, fetch, take, work, last_read;
+  logic pend_valid, pend_ready, pend_ended, ended, fetch, take, work;
+  logic last_read;  // of the frame at work, and also while none is
   logic [FIFO_LOG2-1:0] pend_start;
   logic [13:0] pend_length;
   beat_t pend_set, pend_corrupt, pend_icrc;  // the beats with the last bytes that must be there
   logic ecn_in_set, corrupt_in_set, corrupt_in_ecn;  // its word is read anyway
   logic [SumsLog2:0] room;  // frames that may still begin
   assign ended = pend.number != frame || !open;
-  assign take = pend_ready && (!work || last_read);
+  assign take = pend_ready && last_read;
   assign head_ready = !pend_valid || take;
   assign fetch = head_valid && head_ready;
   always_ff @(posedge clk) begin
@@ -314,7 +315,10 @@ module mw_mend
       w_length <= pend_length;
       w_ended <= pend_ended;
     end
-    if (rst) work <= 1'b0;
+    if (rst) begin
+      work <= 1'b0;
+      last_read <= 1'b1;
+    end
   end
 
   // ---- a, b: the window, first in the frame and then in the memory

@@ -26,7 +26,7 @@
 // mutant: mw_mend: verdict <= verdict + 1'b1; => if (v_mends) verdict <= verdict + 1'b1;
 // mutant: mw_mend: made_valid <= v_valid && v_mends && !busy => made_valid <= v_valid && !busy
 // mutant: mw_mend: head_ready = !pend_valid || take => head_ready = 1'b1
-// mutant: mw_mend: pend_ready && (!work || last_read) => pend_ready
+// mutant: mw_mend: take = pend_ready && last_read => take = pend_ready
 // mutant: mw_mend: reads <= reads ^ read; => reads <= reads & read;
 // mutant: mw_mend: a.last  <= last_read => a.last  <= 1'b1
 // mutant: mw_mend: (ended || (beats > => (1'b1 || (beats >
@@ -275,7 +275,7 @@ module mw_mend_proof
       aux_rows : assert (rows == told);
       aux_work : assert (!work || (reads == (asked & ~done) && (done & ~asked) == '0));
       aux_asked : assert (!work || reads != '0 || (fresh && !mine));
-      aux_last : assert (!work || last_read == $onehot0(reads));
+      aux_last : assert (last_read == (!work || $onehot0(reads)));
       aux_ready : assert (!pend_ready || (pend_valid && room != '0 && was_there));
       aux_grammar : assert ((valid & first) == (valid & ~mid[10:1]));
       aux_fresh : assert (work ? fresh == !mid[0] : !mid[0]);
