@@ -340,11 +340,20 @@ module mw_rules
   logic c6_above, c6_below, c7_inside, c8_inside, c9_inside, c10_inside, c11_selected;
   logic [31:0] c6_position, c6_first, c7_distance, c8_low, c9_product, c10_rotated;
   logic [15:0] c8_cross_a, c8_cross_b;
-  rule_stride_t c6_stride, c7_stride;
-  logic [4:0] c8_shift, c9_shift;
-  logic [31:0] c8_limit, c9_limit, c10_limit;
+  rule_stride_t c6_stride;
+  logic [31:0] c7_inverse;
+  logic [4:0] c7_shift, c8_shift, c9_shift;
+  logic [31:0] c7_limit, c8_limit, c9_limit, c10_limit;
   logic [1:0][31:0] c6_key, c6_counter;
 
+  // Without an enable, which would tie these registers to others, they can lie at the multipliers.
+  always_ff @(posedge clk) begin
+    c8_low <= c7_distance[15:0] * c7_inverse[15:0];
+    c8_cross_a <= c7_distance[31:16] * c7_inverse[15:0];
+    c8_cross_b <= c7_distance[15:0] * c7_inverse[31:16];
+    c7_distance <= c6_position - c6_first;
+    c7_inverse <= c6_stride.inverse;
+  end
   always_ff @(posedge clk)
     if (valid != '0) begin
       if (valid[10] && c10_hit) c11_selected <= c10_inside && c10_rotated <= c10_limit;
@@ -364,17 +373,14 @@ module mw_rules
       if (valid[7]) begin
         c8_hit <= c7_hit;
         c8_inside <= c7_inside;
-        c8_shift <= c7_stride.shift;
-        c8_limit <= c7_stride.limit;
-        c8_low <= c7_distance[15:0] * c7_stride.inverse[15:0];
-        c8_cross_a <= c7_distance[31:16] * c7_stride.inverse[15:0];
-        c8_cross_b <= c7_distance[15:0] * c7_stride.inverse[31:16];
+        c8_shift <= c7_shift;
+        c8_limit <= c7_limit;
       end
       if (valid[6]) begin
         c7_hit <= c6_hit;
         c7_inside <= c6_above && c6_below;
-        c7_stride <= c6_stride;
-        c7_distance <= c6_position - c6_first;
+        c7_shift <= c6_stride.shift;
+        c7_limit <= c6_stride.limit;
       end
       if (valid[5]) begin
         c6_hit <= c5_item.hit;
