@@ -27,7 +27,7 @@ module mw_rmw_ram #(
   logic s1_valid, s2_valid, s3_valid;
   logic [ROWS_LOG2-1:0] s1_row, s2_row, s3_row;
   logic [WIDTH-1:0] read, s3_data;
-  logic s3_follows;  // the update one cycle ahead is of the same row
+  logic s3_handed;  // the update of one cycle ago is of this row
 
   logic [Late:1] late_valid;  // late_*[n]: decided n cycles ago
   logic [Late:1][ROWS_LOG2-1:0] late_row;
@@ -48,34 +48,29 @@ module mw_rmw_ram #(
       .rd_data(read)
   );
 
-  always_comb begin
-    out_valid = s3_valid;
-    out_data  = s3_data;
-    if (s3_valid && s3_follows && late_valid[1]) out_data = late_data[1];
-  end
+  assign out_valid = s3_valid;
+  assign out_data  = s3_handed ? late_data[1] : s3_data;
 
   // From the end of the pipeline to its beginning: each register is read before it is written.
   always_ff @(posedge clk) begin
-    if (in_valid || s1_valid || s2_valid || s3_valid || late_valid != '0) begin
-      if (s2_valid) begin
-        s3_follows <= s3_valid && s2_row == s3_row;
-        s3_data <= read;
-        for (int n = Late; n >= 1; n--)
-        if (late_valid[n] && late_row[n] == s2_row) s3_data <= late_data[n];
-      end
-      if (upd_valid || late_valid != '0) begin
-        late_row <= {late_row[Late-1:1], s3_row};
-        for (int n = Late; n >= 2; n--) late_data[n] <= late_data[n-1];
-        late_data[1] <= upd_data;
-        late_valid   <= {late_valid[Late-1:1], upd_valid};
-      end
-      if (s2_valid) s3_row <= s2_row;
-      if (s1_valid) s2_row <= s1_row;
-      if (in_valid) s1_row <= in_row;
-      s3_valid <= s2_valid;
-      s2_valid <= s1_valid;
-      s1_valid <= in_valid;
+    if (s2_valid) begin
+      s3_handed <= upd_valid && s2_row == s3_row;
+      s3_data   <= read;
+      for (int n = Late; n >= 1; n--)
+      if (late_valid[n] && late_row[n] == s2_row) s3_data <= late_data[n];
     end
+    if (s3_valid || late_valid != '0) begin
+      late_row <= {late_row[Late-1:1], s3_row};
+      for (int n = Late; n >= 2; n--) late_data[n] <= late_data[n-1];
+      late_data[1] <= upd_data;
+      late_valid   <= {late_valid[Late-1:1], upd_valid};
+    end
+    if (s2_valid) s3_row <= s2_row;
+    if (s1_valid) s2_row <= s1_row;
+    if (in_valid) s1_row <= in_row;
+    s3_valid <= s2_valid;
+    s2_valid <= s1_valid;
+    s1_valid <= in_valid;
     if (rst) begin
       s1_valid   <= 1'b0;
       s2_valid   <= 1'b0;

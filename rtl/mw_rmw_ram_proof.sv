@@ -15,9 +15,9 @@
 // cover: 12 -GWIDTH=2 -GROWS_LOG2=1
 // mutant: mw_rmw_ram: n = Late; n >= 1; n-- => n = Late - 1; n >= 1; n--
 // mutant: mw_rmw_ram: n = Late; n >= 1; n-- => n = 1; n <= Late; n++
-// mutant: mw_rmw_ram: s3_valid && s3_follows && late_valid[1] => s3_valid && s3_follows
-// mutant: mw_rmw_ram: s3_valid && s2_row == s3_row => s3_valid
-// mutant: mw_rmw_ram: upd_valid || late_valid != '0) begin => upd_valid) begin
+// mutant: mw_rmw_ram: upd_valid && s2_row == s3_row => s3_valid && s2_row == s3_row
+// mutant: mw_rmw_ram: upd_valid && s2_row == s3_row => upd_valid
+// mutant: mw_rmw_ram: s3_valid || late_valid != '0) begin => s3_valid) begin
 // mutant: mw_rmw_ram: automatic logic last = &clear_row => automatic logic last = 1'b1
 module mw_rmw_ram_proof #(
     parameter int unsigned WIDTH,
