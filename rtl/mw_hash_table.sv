@@ -78,15 +78,18 @@ module mw_hash_table
   logic s1_tagged, s2_tagged, s3_tagged, s4_tagged;
   logic [TagBits-1:0] s1_tag, s2_tag, s3_tag, s4_tag;
   logic [ROWS_LOG2-1:0] s1_row[WAYS], s2_row[WAYS], s3_row[WAYS], s4_row[WAYS];
+  logic [Late:1][WAYS-1:0] s3_same_row;  // as the slot that was decided n cycles ago
+  logic [Late:1] s3_same_key;
 
   logic [WAYS-1:0] s4_used, s4_match, s4_stale;
   logic [VAL_W-1:0] s4_value[WAYS];
-  logic s4_same_key, s4_same_tag;  // as the slot one cycle ahead
+  logic [WAYS-1:0] s4_same_row;  // as the slot one cycle ahead
+  logic s4_same_key, s4_same_tag;
   row_t s4_host_row[WAYS];
 
   // late_*[n]: decided n cycles ago
   logic [Late:1][WAYS-1:0] late_we;
-  logic [Late:1][ROWS_LOG2-1:0] late_row;
+  logic [Late:1][WAYS-1:0][ROWS_LOG2-1:0] late_row;
   row_t late_data[1:Late];
 
   logic [ROWS_LOG2-1:0] clear_row;
@@ -96,8 +99,8 @@ module mw_hash_table
   function automatic logic [TagBits-1:0] tag_of(input logic [VAL_W-1:0] value);
     return TAG_W == 0 ? '0 : TagBits'(value >> (VAL_W - TAG_W - 1));
   endfunction
-  function automatic logic fixed(input logic [VAL_W-1:0] value);
-    return TAG_W == 0 || value[VAL_W-1];
+  function automatic logic is_stale(input logic [VAL_W-1:0] value, input logic [TagBits-1:0] tag);
+    return TAG_W != 0 && !value[VAL_W-1] && tag_of(value) != tag;
   endfunction
 
   for (genvar w = 0; w < int'(WAYS); w++) begin : g_way
@@ -119,7 +122,7 @@ module mw_hash_table
     ) ram (
         .clk,
         .wr_en  (busy || late_we[1][w]),
-        .wr_row (busy ? clear_row : late_row[1]),
+        .wr_row (busy ? clear_row : late_row[1][w]),
         .wr_data(busy ? '0 : late_data[1]),
         .rd_en  (s1_valid),
         .rd_row (s1_row[w]),
@@ -130,12 +133,19 @@ module mw_hash_table
     always_ff @(posedge clk) begin
       if (s3_valid) begin
         automatic row_t row = read;
+        automatic logic same_key = read.key == s3_key;
+        automatic logic stale = is_stale(read.value, s3_tag);
         for (int n = int'(Late); n >= 1; n--)
-        if (late_we[n][w] && late_row[n] == s3_row[w]) row = late_data[n];
-        s4_used[w]  <= row.used;
-        s4_match[w] <= row.used && row.key == s3_key;
-        s4_stale[w] <= !fixed(row.value) && tag_of(row.value) != s3_tag;
+        if (late_we[n][w] && s3_same_row[n][w]) begin
+          row = late_data[n];
+          same_key = s3_same_key[n];
+          stale = is_stale(late_data[n].value, s3_tag);
+        end
+        s4_used[w] <= row.used;
+        s4_match[w] <= row.used && same_key;
+        s4_stale[w] <= stale;
         s4_value[w] <= row.value;
+        s4_same_row[w] <= s3_row[w] == s4_row[w];
         if (s3_host) s4_host_row[w] <= row;
       end
     end
@@ -162,6 +172,12 @@ module mw_hash_table
       s3_tagged <= s2_tagged;
       s3_tag <= s2_tag;
       s3_row <= s2_row;
+      s3_same_key[1] <= s2_key == s4_key;
+      for (int n = 2; n <= int'(Late); n++) s3_same_key[n] <= s2_key == late_data[n-1].key;
+      for (int w = 0; w < int'(WAYS); w++) begin
+        s3_same_row[1][w] <= s2_row[w] == s4_row[w];
+        for (int n = 2; n <= int'(Late); n++) s3_same_row[n][w] <= s2_row[w] == late_row[n-1][w];
+      end
     end
   end
 
@@ -177,14 +193,9 @@ module mw_hash_table
     end
   end
 
-  function automatic logic [WAYS-1:0] lowest(input logic [WAYS-1:0] v);
-    return v & (~v + 1'b1);
-  endfunction
-
   // s4: decide. The slot one cycle ahead may have written a row that was just compared.
   always_ff @(posedge clk) begin
     automatic logic [WAYS-1:0] we = '0;
-    automatic logic [ROWS_LOG2-1:0] we_row = '0;
     automatic logic we_used = 1'b0;
     if (s4_valid) begin
       automatic logic [WAYS-1:0] ahead = '0;
@@ -193,35 +204,37 @@ module mw_hash_table
       automatic logic [WAYS-1:0] stale = s4_stale;
       automatic logic [WAYS-1:0] same = '0;
       automatic logic [WAYS-1:0] first;
+      automatic logic late_same;
       automatic logic hit;
       automatic logic replace = 1'b0;
       automatic logic inserts = 1'b0;
       automatic logic full = 1'b0;
+      late_same = late_data[1].used && s4_same_key && ins_value == late_data[1].value;
       for (int w = 0; w < int'(WAYS); w++) begin
-        ahead[w] = late_we[1][w] && late_row[1] == s4_row[w];
+        ahead[w] = late_we[1][w] && s4_same_row[w];
         if (ahead[w]) begin
           used[w]  = late_data[1].used;
           match[w] = late_data[1].used && s4_same_key;
-          stale[w] = !fixed(late_data[1].value) && !s4_same_tag;
+          stale[w] = TAG_W != 0 && !late_data[1].value[VAL_W-1] && !s4_same_tag;
         end
-        if (MULTI) same[w] = match[w] && ins_value == (ahead[w] ? late_data[1].value : s4_value[w]);
+        if (MULTI)
+          same[w] = (ahead[w] && late_same) || (!ahead[w] && s4_match[w] && ins_value == s4_value[w]);
       end
       hit   = |match;
-      first = lowest(match);
+      first = WAYS'(lowest(8'(match)));
       if (s4_host) begin
         if (host_write) we = WAYS'(1) << host_way;
       end else if (INSERT && MULTI) begin
         inserts = ins_allow && same == '0 && used != '1;
         full = ins_allow && same == '0 && used == '1;
-        if (inserts) we = lowest(~used);
+        if (inserts) we = WAYS'(lowest(~8'(used)));
       end else if (INSERT) begin
         replace = hit && s4_tagged && (stale & first) != '0;
         inserts = ins_allow && (replace || (!hit && used != '1));
         full = ins_allow && !hit && used == '1;
         if (replace) we = first;
-        else if (inserts) we = lowest(~used);
+        else if (inserts) we = WAYS'(lowest(~8'(used)));
       end
-      for (int w = 0; w < int'(WAYS); w++) if (we[w]) we_row = s4_row[w];
       we_used = inserts;
       out_key <= s4_key;
       out_hit <= hit && !replace;
@@ -237,17 +250,20 @@ module mw_hash_table
       end
       if (inserts && !MULTI) out_value <= ins_value;
     end
-    if (|we || late_we != '0) begin
-      late_row <= {late_row[Late-1:1], we_row};
-      for (int n = int'(Late); n >= 2; n--) late_data[n] <= late_data[n-1];
-      if (|we)
-        late_data[1] <= s4_host ? row_t'(host_row) : '{
-            used: we_used,
-            value: ins_value,
-            key: s4_key
-        };
-      late_we <= {late_we[Late-1:1], we};
+    for (int n = int'(Late); n >= 2; n--)
+    if (late_we[n-1] != '0) begin
+      late_row[n]  <= late_row[n-1];
+      late_data[n] <= late_data[n-1];
     end
+    if (s4_valid) begin
+      for (int w = 0; w < int'(WAYS); w++) late_row[1][w] <= s4_row[w];
+      late_data[1] <= s4_host ? row_t'(host_row) : '{
+          used: we_used,
+          value: ins_value,
+          key: s4_key
+      };
+    end
+    if (s4_valid || late_we != '0) late_we <= {late_we[Late-1:1], we};
     if (rst) late_we <= '0;
   end
 

@@ -36,11 +36,14 @@
 // mutant: mw_hash_table: match[w] = late_data[1].used && s4_same_key; => match[w] = late_data[1].used;
 // mutant: mw_hash_table: used[w]  = late_data[1].used; =>
 // mutant: mw_hash_table: s4_same_tag <= s3_tag == s4_tag => s4_same_tag <= 1'b1
-// mutant: mw_hash_table: if (|we || late_we != '0) begin => if (|we) begin
+// mutant: mw_hash_table: if (late_we[n-1] != '0) begin => if (s4_valid) begin
+// mutant: mw_hash_table: s4_same_row[w] <= s3_row[w] == s4_row[w] => s4_same_row[w] <= 1'b1
+// mutant: mw_hash_table: s3_same_row[1][w] <= s2_row[w] == s4_row[w] => s3_same_row[1][w] <= 1'b0
+// mutant: mw_hash_table: s3_same_key[n] <= s2_key == late_data[n-1].key => s3_same_key[n] <= 1'b1
 // mutant: mw_hash_table: inserts = ins_allow && (replace || => inserts = (replace ||
-// mutant: mw_hash_table: else if (inserts) we = lowest(~used); => else if (inserts) we = WAYS'(1);
+// mutant: mw_hash_table: else if (inserts) we = WAYS'(lowest(~8'(used))); => else if (inserts) we = WAYS'(1);
 // mutant: mw_hash_table: if (replace) we = first; => if (replace && inserts) we = first;
-// mutant: mw_hash_table: row.used && row.key == s3_key => row.key == s3_key
+// mutant: mw_hash_table: row.used && same_key => same_key
 // mutant: mw_hash_table: automatic logic last = &clear_row => automatic logic last = 1'b1
 module mw_hash_table_proof #(
     parameter int unsigned KEY_W,
@@ -127,7 +130,7 @@ module mw_hash_table_proof #(
     logic here;  // the slot that is decided is about this row
     assign here = mw_hash_table.s4_row[w] == mw_hash_table.g_way[w].anyconst_row;
     assign now[w] = mw_hash_table.late_we[1][w] &&
-        mw_hash_table.late_row[1] == mw_hash_table.g_way[w].anyconst_row ?
+        mw_hash_table.late_row[1][w] == mw_hash_table.g_way[w].anyconst_row ?
         mw_hash_table.late_data[1] : shadow[w];
     assign used[w] = now[w].used;
     assign match[w] = now[w].used && now[w].key == mw_hash_table.anyconst_key;
@@ -260,6 +263,24 @@ module mw_hash_table_proof #(
       end
     end
   end
+  for (genvar n = 1; n <= 3; n++) begin : g_late
+    always_comb begin
+      if (!rst) begin
+        aux_same_key :
+        assert (!valid[3] || mw_hash_table.late_we[n] == '0 ||
+                mw_hash_table.s3_same_key[n] == (mw_hash_table.late_data[n].key == s_key[3]));
+      end
+    end
+    for (genvar w = 0; w < int'(WAYS); w++) begin : g_row
+      always_comb begin
+        if (!rst) begin
+          aux_same_late :
+          assert (!valid[3] || !mw_hash_table.late_we[n][w] ||
+                  mw_hash_table.s3_same_row[n][w] == (mw_hash_table.late_row[n][w] == s_row[3][w]));
+        end
+      end
+    end
+  end
   for (genvar w = 0; w < int'(WAYS); w++) begin : g_check
     assign s_row[1][w] = mw_hash_table.s1_row[w];
     assign s_row[2][w] = mw_hash_table.s2_row[w];
@@ -272,6 +293,9 @@ module mw_hash_table_proof #(
     end
     always_comb begin
       if (!rst) begin
+        aux_same_row :
+        assert (!valid[4] || !mw_hash_table.late_we[1][w] ||
+                mw_hash_table.s4_same_row[w] == (mw_hash_table.late_row[1][w] == s_row[4][w]));
         aux_zeroing :
         assert (!busy || mw_hash_table.clear_row <= mw_hash_table.g_way[w].anyconst_row ||
                 mw_hash_table.g_way[w].ram.mem[mw_hash_table.g_way[w].anyconst_row] == '0);

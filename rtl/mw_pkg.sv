@@ -26,6 +26,16 @@ package mw_pkg;
     return data_w == 64 ? 2 : 1;
   endfunction
 
+  // The lowest bit that is set, without a carry.
+  function automatic logic [7:0] lowest(input logic [7:0] bits);
+    logic below;
+    below = 1'b0;
+    for (int n = 0; n < 8; n++) begin
+      lowest[n] = bits[n] && !below;
+      below |= bits[n];
+    end
+  endfunction
+
   typedef enum logic [3:0] {
     KindAny         = 4'd0,
     KindData        = 4'd1,
