@@ -86,6 +86,7 @@ module mw_track
 
   typedef struct packed {
     logic        based;
+    logic        begun;     // data has come
     logic [31:0] base;      // the first, as packets carry it, as the next one
     logic [31:0] next;      // one above the highest seen
     logic [47:0] highest;   // the same, relative to the first
@@ -402,8 +403,7 @@ module mw_track
   endfunction
 
   always_comb begin
-    automatic logic rebase, begins_below, ends_above, brings, new_data;
-    automatic logic [31:0] base, next;
+    automatic logic rebase, below, above, begins_below, brings, new_data;
     automatic logic [47:0] start_rel, stop_rel;
     state_next = state;
     state_update = 1'b0;
@@ -421,19 +421,25 @@ module mw_track
       state_update = 1'b1;
       brings = w.data || w.read;
       // A SYN names the base, and once more as long as no data has come.
-      rebase = state.based ? w.syn && state.highest == '0 : w.syn || brings;
-      base = rebase ? w.first : state.base;
-      next = rebase ? w.first : state.next;
-      begins_below = lies_below(w.roce, w.first, next);
-      ends_above = w.roce ? !begins_below : !lies_below(1'b0, w.last, next) && w.last != next;
-      start_rel = extended(w.roce, state.highest, w.first - base, begins_below);
-      stop_rel = extended(w.roce, state.highest, w.last - base, 1'b0);
-      new_data = brings && ends_above;
-      state_next.based = state.based || rebase;
-      state_next.base = base;
-      state_next.next = new_data ? w.last : next;
+      rebase = state.based ? w.syn && !state.begun : w.syn || brings;
+      // Against what was known; with a new base the packet is the first of all.
+      below = lies_below(w.roce, w.first, state.next);
+      above = w.roce ? !below : !lies_below(1'b0, w.last, state.next) && w.last != state.next;
+      begins_below = below && !rebase;
+      new_data = brings && (above || rebase);
+      start_rel = extended(w.roce, state.highest, w.first - state.base, below);
+      stop_rel = extended(w.roce, state.highest, w.last - state.base, 1'b0);
+      if (rebase) begin
+        start_rel = '0;
+        stop_rel = '0;  // a packet is too short to change the bits that count
+        state_next.based = 1'b1;
+        state_next.base = w.first;
+        state_next.next = w.first;
+      end
       if (new_data) begin
-        state_next.highest  = stop_rel;
+        state_next.begun = 1'b1;
+        state_next.next = w.last;
+        state_next.highest = stop_rel;
         state_next.segments = state.segments + 1'b1;
       end
       state_next.any = state.any + 1'b1;
