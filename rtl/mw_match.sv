@@ -70,6 +70,8 @@ module mw_match
     logic [31:0]      packet_id;
     logic [ConnW-1:0] conn;
     logic [2:0]       want;
+    logic [2:0]       one;        // the first of them
+    logic             last;       // one look-up is all
     kind_e            kind;
     logic [31:0]      pos_kind;
     logic [31:0]      pos_any;
@@ -147,6 +149,8 @@ module mw_match
         seek_in.pages = 1'b0;
         seek_in.ruled = 1'b0;
       end
+      seek_in.one  = 3'(lowest(8'(seek_in.want)));
+      seek_in.last = seek_in.want == seek_in.one && (!seek_in.pages || seek_in.more == '0);
     end
   end
 
@@ -185,8 +189,8 @@ module mw_match
   logic [FoundLog2:0] found_free;
 
   logic begun;  // the head has been looked up in part
-  logic [2:0] want, want_one, want_left, want_rest;
-  logic pages, pages_left, page_last;
+  logic [2:0] want, want_left, want_rest, one, one_left, one_next;
+  logic pages, pages_left, page_last, last_left;
   logic [39:0] page, page_next;
   logic [8:0] more, more_left;
   logic issue, issue_last;
@@ -200,22 +204,23 @@ module mw_match
       want  = begun ? want_left : seek.want;
       pages = begun ? pages_left : seek.pages;
     end
-    want_one = want & (~want + 1'b1);
-    want_rest = want & ~want_one;
+    one = begun ? one_left : seek.one;
+    want_rest = want & ~one;
+    one_next = 3'(lowest(8'(want_rest)));
     page = begun ? page_next : seek.first[47:8];
     more = begun ? more_left : seek.more;
     page_last = more == '0;
     issue = seek_valid && !exact_slot && !page_slot && found_free > (FoundLog2 + 1)'(Flight);
-    issue_last = want_rest == '0 && (!pages || page_last);
+    issue_last = clear_busy || (begun ? last_left : seek.last);
     seek_pop = issue && issue_last;
     exact_key.conn = seek.conn;
     exact_key.kind = seek.kind;
     exact_key.position = seek.pos_kind;
-    if (want_one[WantAny]) begin
+    if (one[WantAny]) begin
       exact_key.kind = KindAny;
       exact_key.position = seek.pos_any;
     end
-    if (want_one[WantFin]) begin
+    if (one[WantFin]) begin
       exact_key.kind = KindFin;
       exact_key.position = seek.pos_fin;
     end
@@ -239,7 +244,9 @@ module mw_match
   always_ff @(posedge clk) begin
     if (issue) begin
       want_left <= want_rest;
+      one_left <= one_next;
       pages_left <= pages && !page_last;
+      last_left <= want_rest == one_next && (!pages || page_last || more == 9'd1);
       page_next <= page + 1'b1;
       more_left <= more - 1'b1;
       page_key.conn <= seek.conn;
@@ -252,7 +259,7 @@ module mw_match
           packet_id: seek.packet_id,
           last: issue_last,
           ruled: issue_last && seek.ruled,
-          own: want_one[WantKind],
+          own: want[WantKind] && one[WantKind],
           from : begun ? '0 : seek.first[7:0],
           to: page_last ? seek.to : '1
       };
@@ -461,9 +468,6 @@ module mw_match
     logic [ACTIONS_LOG2-1:0] action;     // of the rule
     logic [7:0]              iteration;
   } token_t;
-  localparam int unsigned Counted = 4;  // slots remembered, so that each counts once a packet
-  logic [Counted-1:0] counted_valid;
-  logic [SlotW-1:0] counted[Counted];
   logic found_begun, rules_turn, rules_next;
   logic [Ways:0] hits, hits_one, hits_left, hits_rest;
   token_t t0;
@@ -497,11 +501,9 @@ module mw_match
         found_pop = rule_valid && rule_last;
       end else begin
         t0_valid = 1'b1;
-        hits_one = hits & (~hits + 1'b1);
+        hits_one = (Ways + 1)'(lowest(8'(hits)));
         for (int n = 0; n <= int'(Ways); n++) if (hits_one[n]) t0.slot = found.slots[n];
         t0.hit = hits != '0;
-        for (int n = 0; n < int'(Counted); n++)
-        if (counted_valid[n] && counted[n] == t0.slot) t0.hit = 1'b0;
         if (hits == hits_one) begin
           // a result that does not fire is the last: the packet can end with this hit
           rule_pop   = found.ruled && rule_valid && !rule_fires;
@@ -520,17 +522,10 @@ module mw_match
       hits_left   <= hits_rest;
       found_begun <= !found_pop;
       rules_turn  <= !found_pop && (rules_turn || rules_next);
-      if (t0.hit && !t0.rule) begin
-        counted[0] <= t0.slot;
-        for (int n = 1; n < int'(Counted); n++) counted[n] <= counted[n-1];
-        counted_valid <= {counted_valid[Counted-2:0], 1'b1};
-      end
-      if (t0.last) counted_valid <= '0;
     end
     if (rst) begin
       found_begun <= 1'b0;
-      rules_turn <= 1'b0;
-      counted_valid <= '0;
+      rules_turn  <= 1'b0;
     end
   end
 
@@ -559,6 +554,29 @@ module mw_match
 
   logic   [6:1] t_valid;
   token_t [6:1] t;
+
+  // Each slot counts once a packet; a repeat is read along, and no hit from t2 on.
+  localparam int unsigned Counted = 4;  // slots remembered
+  logic [Counted-1:0] counted_valid;
+  logic [SlotW-1:0] counted[Counted];
+  logic t1_hit;
+  always_comb begin
+    t1_hit = t[1].hit;
+    for (int n = 0; n < int'(Counted); n++)
+    if (counted_valid[n] && counted[n] == t[1].slot) t1_hit = 1'b0;
+  end
+  always_ff @(posedge clk) begin
+    if (t_valid[1] && !t[1].host) begin
+      if (t1_hit && !t[1].rule) begin
+        counted[0] <= t[1].slot;
+        for (int n = 1; n < int'(Counted); n++) counted[n] <= counted[n-1];
+        counted_valid <= {counted_valid[Counted-2:0], 1'b1};
+      end
+      if (t[1].last) counted_valid <= '0;
+    end
+    if (rst) counted_valid <= '0;
+  end
+
   slot_state_t state, state_next;
   logic state_busy, state_valid, state_update;
 
@@ -646,6 +664,7 @@ module mw_match
         slot <= slot_read;
       end
       t <= {t[5:1], t0};
+      t[2].hit <= t1_hit;
       t_valid <= {t_valid[5:1], t0_valid};
     end
     if (rst) t_valid <= '0;
