@@ -51,8 +51,9 @@ module mw_fifo #(
         wr <= wr + 1'b1;
       end
       read_valid <= load || (read_valid && !read_ready);
-      stored <= stored + (DEPTH_LOG2 + 1)'(push) - (DEPTH_LOG2 + 1)'(load);
-      free <= free - (DEPTH_LOG2 + 1)'(push) + (DEPTH_LOG2 + 1)'(pop);
+      // One more or one less; that a word comes is often known late, and only enables.
+      if (push != load) stored <= stored + {{DEPTH_LOG2{load}}, 1'b1};
+      if (push != pop) free <= free + {{DEPTH_LOG2{!pop}}, 1'b1};
     end
     if (rst) begin
       wr <= '0;
