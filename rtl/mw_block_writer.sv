@@ -321,7 +321,7 @@ module mw_block_writer
   // 1 to HeaderUnits: this unit of the header enters the checksum; StepReady: that is ready.
   logic [3:0] step;
   localparam logic [3:0] StepLast = 4'(HeaderUnits);
-  localparam logic [3:0] StepReady = 4'(HeaderUnits + 3);
+  localparam logic [3:0] StepReady = 4'(HeaderUnits + 4);
   logic slot_ready, slot_sent;
   logic [15:0] slot_target;  // bursts that must have been answered
   logic slot_reached, slot_lost;

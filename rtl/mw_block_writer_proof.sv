@@ -357,7 +357,7 @@ module mw_block_writer_proof
       assert (!closed || (slot_used && !mw_block_writer.slot_ready && !slot_sent && !header_due &&
           !open && mw_block_writer.step == '0));
       aux_busy :
-      assert (crc_busy == (closed || mw_block_writer.step != '0) && mw_block_writer.step <= 4'd8);
+      assert (crc_busy == (closed || mw_block_writer.step != '0) && mw_block_writer.step <= 4'd9);
       aux_due :
       assert (!header_due || state == Failed ||
           (slot_used && mw_block_writer.slot_ready && !slot_sent && slot_reached));

@@ -6,15 +6,15 @@
 //
 // Each bit of the next state is the parity of some bits of state and data. The masks that
 // choose them follow from the polynomial and are computed at elaboration. The parities of the
-// data are taken a clock ahead; those of the state alone are short. A cut unit is one with zeros in
-// front, which add nothing, and the state behind them.
+// data are taken two clocks ahead, first of parts of it; those of the state alone are short. A cut
+// unit is one with zeros in front, which add nothing, and the state behind them.
 module mw_crc32c (
     input logic clk,
     input logic valid,
     input logic first,  // with valid: begin anew
     input logic cut,  // with valid: the unit's 28 bytes are bytes 4 to 31, the others are zero
     input logic [255:0] data,
-    output logic [31:0] crc  // of all units that came, two clocks later
+    output logic [31:0] crc  // of all units that came, three clocks later
 );
   localparam logic [31:0] Poly = 32'h82F6_3B78;  // RFC 3720 appendix B.4, reflected
 
@@ -37,19 +37,32 @@ module mw_crc32c (
   localparam masks_t Whole = masks(256);
   localparam masks_t Cut = masks(224);
 
+  localparam int unsigned Parts = 4;
+  localparam int unsigned PartW = 256 / Parts;
+  typedef struct packed {
+    logic valid;
+    logic first;
+    logic cut;
+  } step_t;
+
+  step_t parts_step, sum_step;
+  logic [Parts-1:0][31:0] parts;
   logic [31:0] sum, state, begun;
-  logic sum_valid, sum_first, sum_cut;
   assign crc   = ~state;
-  assign begun = sum_first ? '1 : state;
+  assign begun = sum_step.first ? '1 : state;
 
   always_ff @(posedge clk) begin
-    sum_valid <= valid;
+    parts_step <= '{valid: valid, first: first, cut: cut};
+    sum_step   <= parts_step;
     if (valid) begin
-      for (int unsigned j = 0; j < 32; j++) sum[j] <= ^(data & Whole[j]);
-      {sum_first, sum_cut} <= {first, cut};
-    end
-    if (sum_valid)
+      for (int unsigned p = 0; p < Parts; p++)
       for (int unsigned j = 0; j < 32; j++)
-      state[j] <= sum[j] ^ (^(begun & (sum_cut ? Cut[j][31:0] : Whole[j][31:0])));
+      parts[p][j] <= ^(data[PartW*p+:PartW] & Whole[j][PartW*p+:PartW]);
+    end
+    if (parts_step.valid) sum <= parts[0] ^ parts[1] ^ parts[2] ^ parts[3];
+    if (sum_step.valid) begin
+      for (int unsigned j = 0; j < 32; j++)
+      state[j] <= sum[j] ^ (^(begun & (sum_step.cut ? Cut[j][31:0] : Whole[j][31:0])));
+    end
   end
 endmodule
