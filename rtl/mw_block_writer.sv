@@ -146,8 +146,7 @@ module mw_block_writer
   logic unit_valid, unit_first, unit_last, unit_load, unit_pop;
   logic [UnitW-1:0] unit;
   logic [63:0] unit_time;  // of the record
-  logic unit_fits;  // its entry fits the block
-  logic unit_near;  // its full time can be told from the block's
+  logic unit_suits;  // its entry fits the block, and its full time can be told from the block's
 
   logic open;  // a block takes units
   logic accept, closed;  // closed: in the clock before
@@ -184,8 +183,7 @@ module mw_block_writer
       unit_first <= in_first;
       unit_last <= in_last;
       unit_time <= in_time;
-      unit_fits <= in_fits;
-      unit_near <= in_near;
+      unit_suits <= in_fits && in_near;
     end
     if (in_ready) unit_valid <= in_valid;
     if (rst) unit_valid <= 1'b0;
@@ -195,35 +193,43 @@ module mw_block_writer
 
   logic mid_entry, flush_due, flush_passed, final_closed;
   logic [17:0] block_used;  // units with the header
+  logic burst_ends;  // the next one is the last before an address of 512 bytes
   logic [31:0] block_records;
   logic [63:0] block_number, next_number, block_seq, next_seq, flush_at;
   logic [63:12] block_addr, next_addr;
   logic [15:0] next_index;
-  logic ring_room, ring_room_next;
+  logic [31:0] ring_taken, ring_taken_next;  // blocks that are the host's or not yet announced
+  logic ring_room, ring_room_next, started;
+  logic unopened;  // a block may begin
+  logic opened;  // one began in the clock before
 
+  logic unit_goes;  // into the open block, or begins one
   logic want_close, close, drop, begin_block, abandon;
   logic slot_used;  // the block before is closed but not yet announced
-  logic crc_busy, data_room, burst_room, push_header;
+  logic crc_busy, data_room, burst_room, header_due, push_header;
   logic next_wraps;  // the next block is the ring's last
   logic time_set;
   logic [63:0] time_new;
 
   assign flush_passed = open && time_ns >= flush_at;
   assign want_close = open && !mid_entry && state != Failed &&
-                      (flush_due || state == Final || (unit_valid && !(unit_fits && unit_near)));
+                      (flush_due || state == Final || (unit_valid && !unit_suits));
   assign close = want_close && !slot_used && !crc_busy && burst_room;
-  assign accept = unit_valid && active && !want_close && !crc_busy && !push_header && data_room &&
-                  burst_room && (open || ring_room);
+  assign unit_goes = open ? mid_entry || (unit_suits && !flush_due) : ring_room;
+  assign accept = unit_valid && unit_goes && active && !crc_busy && !header_due && data_room &&
+                  burst_room;
   // A final block without a record begins by itself.
   assign begin_block = !open && (accept || (state == Final && !final_closed && !slot_used && ring_room));
+  assign unopened = !open && (unit_valid || state == Final);
   assign abandon = state == Failed && open && burst_room;
   assign drop = unit_valid && (state == Idle || (state == Failed && !open && !slot_used));
   assign unit_pop = accept || drop;
-  assign ring_room_next = next_number[31:0] - ring_consumed < 32'(ring_blocks);
+  assign ring_taken_next = next_number[31:0] - ring_consumed;
+  assign ring_room_next = ring_taken < 32'(ring_blocks);
 
   // A unit that comes while no block is open will begin one, and so will one that waited when the
   // block before was closed. No unit comes into the final block that begins by itself.
-  assign time_set = (unit_load && !open && !accept) || closed;
+  assign time_set = (in_valid && !unit_valid && !open) || closed;
   assign time_new = unit_valid ? unit_time : in_time;
   always_ff @(posedge clk) begin
     if (time_set) begin
@@ -231,7 +237,7 @@ module mw_block_writer
       near_from  <= biased({time_new[63:30] - 1'b1, time_new[29:0]});
       near_to    <= biased({time_new[63:30] + 1'b1, time_new[29:0]});
     end
-    if (begin_block && !accept) block_time <= time_ns;
+    if (unopened && state == Final) block_time <= time_ns;
     if (accept) begin
       room <= room - 1'b1;
       room_less <= room_less - 1'b1;
@@ -243,7 +249,10 @@ module mw_block_writer
   end
 
   always_ff @(posedge clk) begin
-    ring_room  <= ring_room_next && !start;
+    // A block begins only when the checksum of the one before is done, so two clocks are soon enough.
+    ring_taken <= ring_taken_next;
+    started <= start && !rst;
+    ring_room <= ring_room_next && !start && !started;
     next_wraps <= 17'(next_index) + 17'd1 == ring_blocks;
     if (start) begin
       next_number <= '0;
@@ -251,11 +260,15 @@ module mw_block_writer
       next_index <= '0;
       next_addr <= ring_base[63:12];
     end
-    if (begin_block) begin
+    // What will be the open block's if one begins.
+    if (unopened) begin
       block_number <= next_number;
       block_seq <= next_seq;
       block_addr <= next_addr;
       flush_at <= time_ns + 64'(flush_after);
+    end
+    opened <= begin_block && !rst;
+    if (opened) begin
       next_number <= next_number + 1'b1;
       if (next_wraps) begin
         next_index <= '0;
@@ -266,6 +279,7 @@ module mw_block_writer
       end
     end
     if (begin_block || accept) begin
+      burst_ends <= open && block_used[3:0] == 4'd14;
       block_used <= (open ? block_used : 18'(HeaderUnits)) + 18'(accept);
       block_records <= (open ? block_records : '0) + 32'(accept && unit_first);
     end
@@ -291,7 +305,7 @@ module mw_block_writer
   burst_t burst_in, burst_out;
   logic [63:12] slot_addr;
 
-  assign burst_full = accept && open && block_used[3:0] == 4'd15;
+  assign burst_full = accept && open && burst_ends;
   assign push_burst = burst_full || ((close || abandon) && burst_units != 0);
 
   always_comb begin
@@ -301,7 +315,7 @@ module mw_block_writer
   end
 
   always_ff @(posedge clk) begin
-    if (begin_block) burst_addr <= {next_addr, 7'(HeaderUnits)};
+    if (unopened) burst_addr <= {next_addr, 7'(HeaderUnits)};
     else if (burst_full) burst_addr <= {burst_addr[63:9] + 1'b1, 4'd0};
     if (burst_full || close || abandon) burst_units <= '0;
     else if (accept) burst_units <= burst_units + 1'b1;
@@ -325,7 +339,7 @@ module mw_block_writer
   logic slot_ready, slot_sent;
   logic [15:0] slot_target;  // bursts that must have been answered
   logic slot_reached, slot_lost;
-  logic header_due, header_summed;
+  logic header_summed;
   logic [31:0] crc;
 
   assign header_units = header;
@@ -340,7 +354,7 @@ module mw_block_writer
   always_ff @(posedge clk) begin
     summed <= (accept || header_summed) && !rst;
     stored <= accept && !rst;
-    if (accept || header_summed) begin
+    if (unit_valid || header_summed) begin
       summed_unit <= header_summed ? header_units[3'(step-4'd1)] : unit;
       summed_first <= header_summed ? step == 4'd1 && header.used_bytes == 32'(HeaderBytes) : !open;
       summed_cut <= step == StepLast;
@@ -463,8 +477,9 @@ module mw_block_writer
   assign busy = start || (state == Run && !capture) || (held_off && !capture) ||
                 (state == Final && ring_room) ||
                 (quiet && (state == Drain || state == Failed)) || (state == Failed && open) ||
-                unit_pop || unit_load || close || (flush_passed && !flush_due) ||
-                slot_used || issued != answered || ring_room != ring_room_next;
+                unit_pop || unit_load || close || opened || (flush_passed && !flush_due) ||
+                slot_used || issued != answered || ring_taken != ring_taken_next ||
+                ring_room != ring_room_next;
 
   // ---- AXI4 ----
 

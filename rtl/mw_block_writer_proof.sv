@@ -20,7 +20,7 @@
 // with: mw_block_writer: .in_data(summed_unit) => .in_data(1'b0)
 // with: mw_block_writer: .out_data(data) => .out_data()
 // induction: 3 -GFIFO_LOG2=7
-// cover: 30 -GFIFO_LOG2=5
+// cover: 34 -GFIFO_LOG2=5
 // mutant: mw_block_writer: burst_valid && m_axi_awready => m_axi_awready
 // mutant: mw_block_writer: .out_ready(m_axi_awready && beats_room) => .out_ready(beats_room)
 // mutant: mw_block_writer: m_axi_awvalid = burst_valid => m_axi_awvalid = m_axi_awready && burst_valid
@@ -95,7 +95,10 @@ module mw_block_writer_proof
     input logic             unit_valid,
     input logic             unit_first,
     input logic             unit_last,
-    input logic             unit_fits,
+    input logic             unit_suits,
+    input logic             opened,
+    input logic             started,
+    input logic             burst_ends,
     input logic             mid_entry
 );
   localparam logic [2:0] Idle = 3'd0, Run = 3'd1, Drain = 3'd2, Final = 3'd3, Failed = 3'd4;
@@ -139,8 +142,9 @@ module mw_block_writer_proof
   assign slot_place = closed ? block_addr : slot_addr;
   assign target = closed ? issued : slot_target;
   assign reached = 16'(answered - target) < 16'h8000;
-  logic started, was_begun;  // in the clock before
-  always_ff @(posedge clk) {started, was_begun} <= rst ? '0 : {start, begin_block};
+  logic was_started, was_begun, was_opened;  // in the clock before
+  always_ff @(posedge clk)
+    {was_started, was_begun, was_opened} <= rst ? '0 : {started, begin_block, opened};
 
   // ---- Bursts ----
   logic push, aw, w, w_end, b;
@@ -301,7 +305,7 @@ module mw_block_writer_proof
       aux_unit : assert (!unit_valid || unit_last == (left == '0));
       aux_first : assert (!unit_valid || !unit_first || !mid_entry);
       aux_fits :
-      assert (!unit_valid || !unit_first || !open || !unit_fits ||
+      assert (!unit_valid || !unit_first || !open || !unit_suits ||
               20'(block_used) + 20'(left) + 20'd1 <= 20'(block_bytes >> 5));
       aux_mid : assert (!mid_entry || (open && (unit_valid ? !unit_first : left != '0)));
       aux_inner :
@@ -328,10 +332,13 @@ module mw_block_writer_proof
       aux_fresh :
       assert (open || closed || started || state == Idle || state == Failed ||
           (room == 19'(block_bytes >> 5) - 19'd6 && room_less == room - 1'b1));
-      aux_started : assert (!started || (!open && !mw_block_writer.ring_room));
-      aux_opened : assert (!was_begun || open);
+      aux_started : assert ((!started && !was_started) || (!open && !mw_block_writer.ring_room));
+      aux_taken :
+      assert (state == Idle || state == Failed || started || opened || was_opened ||
+          mw_block_writer.ring_taken == next_number[31:0] - consumed);
+      aux_opened : assert (opened == was_begun && (!opened || open));
       aux_wraps :
-      assert (state == Idle || started || was_begun ||
+      assert (state == Idle || started || was_begun || was_opened ||
           next_wraps == (17'(next_index) + 17'd1 == ring_blocks));
       aux_rooms :
       assert ((!mw_block_writer.burst_room || mw_block_writer.burst_free != '0) &&
@@ -340,16 +347,18 @@ module mw_block_writer_proof
       assert (!open || burst_addr == {block_addr, 7'd0} + 59'(block_used) - 59'(burst_units));
       aux_units :
       assert (open ? burst_units <= block_used[3:0] && block_used >= 5 : burst_units == '0);
+      aux_ends : assert (!open || burst_ends == (block_used[3:0] == 4'd15));
       aux_place : assert (!open || block_addr == place(block_number));
       aux_next :
       assert (state == Idle || (next_index == (16'(next_number) & 16'(ring_blocks - 1'b1)) &&
           next_addr == base + (52'(next_index) << pages_log2)));
-      aux_number : assert (!open || next_number == block_number + 1'b1);
+      aux_number : assert (!open || next_number + 64'(opened) == block_number + 1'b1);
       aux_free :
       assert (!open || (32'(block_number) - ring_consumed < 32'(ring_blocks) &&
           32'(block_number) - ring_produced <= 1));
       aux_ring :
-      assert (!mw_block_writer.ring_room || open || state == Idle || state == Failed ||
+      assert (!mw_block_writer.ring_room || open || closed || mw_block_writer.step == 4'd1 ||
+              state == Idle || state == Failed ||
           32'(next_number) - ring_consumed < 32'(ring_blocks));
 
       // The closed block.
