@@ -48,14 +48,13 @@ module mw_sorted_queue #(
       if (in_valid)
         for (int i = 0; i <= Depth; i++)
         after[i] = i == Depth || !valid[i%Depth] || in_key < cell_q[i%Depth].key;
-      if (pop) begin
-        // Cell 0 leaves; those ahead of the new entry move down, those behind it stay.
-        for (int i = 0; i < Depth; i++)
-        cell_q[i] <= !after[i+1] ? cell_q[(i+1)%Depth] : i == 0 || !after[i] ? entry : cell_q[i];
-      end else begin
-        for (int i = 0; i < Depth; i++)
-        cell_q[i] <= !after[i] ? cell_q[i] :
-              i == 0 || !after[(i+Depth-1)%Depth] ? entry : cell_q[(i+Depth-1)%Depth];
+      // With pop those ahead of the new entry move down, and it takes the place of the last of
+      // them, else those behind it move up.
+      for (int i = 0; i < Depth; i++) begin
+        automatic logic down = pop && !after[i+1];
+        automatic logic up = i != 0 && !pop && after[(i+Depth-1)%Depth];
+        if (pop ? i == 0 || !after[i] : after[i])
+          cell_q[i] <= down ? cell_q[(i+1)%Depth] : up ? cell_q[(i+Depth-1)%Depth] : entry;
       end
       if (in_valid != pop) valid <= in_valid ? {valid[Depth-2:0], 1'b1} : {1'b0, valid[Depth-1:1]};
     end

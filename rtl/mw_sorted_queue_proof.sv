@@ -9,9 +9,9 @@
 // induction: 2 -GKEY_W=3 -GVALUE_W=1 -GDEPTH_LOG2=1
 // cover: 10 -GKEY_W=3 -GVALUE_W=2 -GDEPTH_LOG2=2
 // mutant: mw_sorted_queue: in_key < cell_q[i%Depth].key => in_key <= cell_q[i%Depth].key
-// mutant: mw_sorted_queue: cell_q[(i+Depth-1)%Depth]; => cell_q[i];
+// mutant: mw_sorted_queue: up ? cell_q[(i+Depth-1)%Depth] => up ? cell_q[i]
 // mutant: mw_sorted_queue: if (in_valid != pop) valid => if (in_valid && !pop) valid
-// mutant: mw_sorted_queue: !after[i+1] ? cell_q[(i+1)%Depth] => !after[i] ? cell_q[(i+1)%Depth]
+// mutant: mw_sorted_queue: down = pop && !after[i+1] => down = pop && !after[i]
 module mw_sorted_queue_proof #(
     parameter int unsigned KEY_W,
     parameter int unsigned VALUE_W,
