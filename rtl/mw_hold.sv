@@ -95,12 +95,20 @@ module mw_hold #(
   // ---- What is kept of a slot ----
   typedef struct packed {
     logic        copy;    // it has left before
-    logic [7:0]  left;    // times that it leaves after the next one
+    logic        more;    // it leaves after the next time, too
+    logic [7:0]  left;    // times that it does
     logic [31:0] gap_ns;
   } again_t;
+  // A frame's beats are read in later clocks than they are written in, so no logic forwards.
+  (* no_rw_check *)
   logic [DATA_W-1:0] mem[1 << (SLOTS_LOG2 + BEATS_LOG2)];
   logic [META_W-1:0] meta[Slots];
-  logic [BEATS_LOG2+END_W-1:0] tail[Slots];
+  typedef struct packed {
+    logic                  single;       // the frame has one beat
+    logic [BEATS_LOG2-1:0] final_index;
+    logic [END_W-1:0]      info;
+  } tail_t;
+  tail_t  tail [Slots];
   again_t again[Slots];
 
   // ---- Free slots ----
@@ -135,6 +143,11 @@ module mw_hold #(
   slot_t add_slot, add_slot_q;
   beat_t wr_beat, add_beat, add_at;
   again_t start_again;
+  logic begun, begun_copy;
+  slot_t begun_slot;
+  logic [7:0] begun_times, begun_left;
+  logic [31:0] begun_gap;
+  assign begun_left = begun_times - 8'(begun_copy);
   assign add_ready = !wr_valid && !take && !end_valid && !start && (!add_sof || slot_free);
   assign add = add_valid && add_ready;
   assign add_begin = add && add_sof;
@@ -146,16 +159,23 @@ module mw_hold #(
   slot_t chosen;  // the slot to be released
   always_ff @(posedge clk) begin
     if (slot_used) meta[slot] <= take ? take_meta : add_meta;
-    if (end_valid) tail[end_slot] <= {end_index, end_info};
-    else if (add_end) tail[add_slot] <= {add_at, add_info};
-    if (slot_used)
-      again[slot] <= '{
-          copy: take && take_straight,
-          left: !take ? '0 : take_straight ? take_copies - 1'b1 : take_copies,
-          gap_ns: take_gap_ns
+    if (end_valid) tail[end_slot] <= {end_index == '0, end_index, end_info};
+    else if (add_end) tail[add_slot] <= {add_at == '0, add_at, add_info};
+    // What is left is counted a clock later; a slot is not released sooner than that.
+    if (take || start || add_valid) begin
+      begun_slot  <= start ? chosen : slot;
+      begun_copy  <= start || (take && take_straight);
+      begun_times <= start ? start_again.left : take ? take_copies : '0;
+      begun_gap   <= start ? start_again.gap_ns : take_gap_ns;
+    end
+    begun <= (slot_used || start) && !rst;
+    if (begun)
+      again[begun_slot] <= '{
+          copy: begun_copy,
+          more: begun_left != '0,
+          left: begun_left,
+          gap_ns: begun_gap
       };
-    else if (start)
-      again[chosen] <= '{copy: 1'b1, left: start_again.left - 1'b1, gap_ns: start_again.gap_ns};
     if (wr_valid && go) begin
       mem[{wr_slot, wr_beat}] <= wr_data;
       wr_beat <= wr_last ? '0 : wr_beat + 1'b1;
@@ -171,26 +191,30 @@ module mw_hold #(
 
   // ---- Whose time it is ----
   // `time_due` is a register and so one clock late; the time of the clock before makes up for it.
-  // What is due at once is so a clock later: it enters the queue by way of a register.
-  logic [63:0] time_q, key, timed_key;
-  logic timed_in, timed_valid, timed_out, time_valid, time_due, start_more;
+  // A time is summed in the clock after, and stands in a register before it enters the queue. There
+  // it is compared like the first of the queue, so that what is due at once loses no clock by this.
+  logic [63:0] time_q, time_q2, timed_key;
+  logic [39:0] wait_ns;
+  logic timed_in, wait_valid, timed_valid, timed_out, time_valid, time_due, start_more;
   slot_t timed_in_slot, timed_slot;
-  logic [SLOTS_LOG2:0] timed_value;
+  logic [SLOTS_LOG2:0] wait_value, timed_value;
   logic timed_joins;  // it has to wait for others, too
   logic [63:0] time_next;
-  always_ff @(posedge clk) time_q <= time_ns;
 
-  assign start_more = start && start_again.left != '0;
+  assign start_more = start && start_again.more;
   assign timed_in = (take && (take_delay || take_straight)) || start_more || add_end;
   assign timed_in_slot = take ? slot : start ? chosen : add_slot;
-  always_comb begin
-    key = time_q;
-    if (take) key = time_q + (take_straight ? 64'(take_gap_ns) : 64'(take_delay_ns));
-    else if (start) key = time_q + 64'(start_again.gap_ns);
-  end
   always_ff @(posedge clk) begin
-    if (timed_in) {timed_key, timed_value} <= {key, take && take_reorder, timed_in_slot};
-    timed_valid <= timed_in && !rst;
+    time_q  <= time_ns;
+    time_q2 <= time_q;
+    if (take || start || add_valid) begin
+      wait_value <= {take && take_reorder, timed_in_slot};
+      wait_ns <= start ? 40'(start_again.gap_ns) : '0;
+      if (take) wait_ns <= take_straight ? 40'(take_gap_ns) : take_delay_ns;
+    end
+    if (wait_valid) {timed_key, timed_value} <= {time_q2 + 64'(wait_ns), wait_value};
+    wait_valid  <= timed_in && !rst;
+    timed_valid <= wait_valid && !rst;
   end
   mw_sorted_queue #(
       .KEY_W(64),
@@ -207,7 +231,9 @@ module mw_hold #(
       .out_key(time_next),
       .out_value({timed_joins, timed_slot})
   );
-  always_ff @(posedge clk) time_due <= !rst && time_valid && !timed_out && time_ns >= time_next;
+  always_ff @(posedge clk)
+    time_due <= !rst && !timed_out &&
+                ((time_valid && time_ns >= time_next) || (timed_valid && time_ns >= timed_key));
 
   // ---- Whose turn it is ----
   logic turn_due, turn_valid, turn_active, turn_timer_valid;
@@ -258,25 +284,28 @@ module mw_hold #(
 
   // ---- Release: the first beat is issued with `start`, the others follow ----
   slot_t rd_slot, at_slot;
-  beat_t rd_beat, rd_final, at_beat, start_final;
-  logic [END_W-1:0] rd_info, start_info;
+  beat_t rd_beat, rd_final, at_beat;
+  logic [END_W-1:0] rd_info;
+  tail_t start_tail;
   logic rd_more, issue, final_beat;
   assign start_meta = meta[chosen];
   assign start_again = again[chosen];
   assign start_copy = start_again.copy;
   assign start_reordered = turn_due;
-  assign {start_final, start_info} = tail[chosen];
+  assign start_tail = tail[chosen];
   assign issue = go && (start || issuing);
   assign at_slot = issuing ? rd_slot : chosen;
   assign at_beat = issuing ? rd_beat : '0;
-  assign final_beat = at_beat == (issuing ? rd_final : start_final);
+  assign final_beat = issuing ? rd_beat == rd_final : start_tail.single;
   always_ff @(posedge clk) begin
     if (issue) begin
       rd_beat <= at_beat + 1'b1;
       issuing <= !final_beat;
     end
     if (start)
-      {rd_slot, rd_final, rd_info, rd_more} <= {chosen, start_final, start_info, start_more};
+      {rd_slot, rd_final, rd_info, rd_more} <= {
+        chosen, start_tail.final_index, start_tail.info, start_more
+      };
     if (rst) issuing <= 1'b0;
   end
 
@@ -305,7 +334,7 @@ module mw_hold #(
           sof: !issuing,
           last: final_beat,
           more: issuing ? rd_more : start_more,
-          info: issuing ? rd_info : start_info,
+          info: issuing ? rd_info : start_tail.info,
           slot: at_slot,
           beat: at_beat
       };
@@ -317,5 +346,5 @@ module mw_hold #(
   assign out_sof = step[LATENCY-1].sof;
   assign out_last = step[LATENCY-1].last;
   assign out_info = step[LATENCY-1].info;
-  assign active = issuing || timed_valid || time_due || turn_active || (|valid);
+  assign active = issuing || wait_valid || timed_valid || time_due || turn_active || (|valid);
 endmodule

@@ -16,20 +16,22 @@
 //
 // uses: mw_fifo mw_sorted_queue mw_reorder
 // with: mw_hold: (DATA_W != 64 && DATA_W != 512) || =>
-// with: mw_hold: logic [63:0] time_q, key, timed_key; => logic [63:0] time_q, key, timed_key; logic [3:0] anyseq_key; logic anyseq_due;
+// with: mw_hold: logic [39:0] wait_ns; => logic [39:0] wait_ns; logic [3:0] anyseq_key; logic anyseq_due;
 // with: mw_hold: .in_key(timed_key) => .in_key(anyseq_key)
 // with: mw_hold: .KEY_W(64) => .KEY_W(4)
 // with: mw_hold: .out_key(time_next) => .out_key()
 // with: mw_hold: && time_ns >= time_next => && anyseq_due
-// with: mw_reorder: logic changed, late, more; => logic changed, late, more, anyseq_late;
-// with: mw_reorder: waiting && time_ns >= timer_ns => waiting && anyseq_late
+// with: mw_hold: && time_ns >= timed_key => && anyseq_due
+// with: mw_reorder: logic changed, more; => logic changed, more, anyseq_late;
+// with: mw_reorder: !late && time_ns >= timer_ns => !late && anyseq_late
 // bmc: 10 -GDATA_W=2 -GBEATS_LOG2=1 -GSLOTS_LOG2=1 -GCONN_W=1 -GMETA_W=1 -GEND_W=1
 // cover: 12 -GDATA_W=2 -GBEATS_LOG2=1 -GSLOTS_LOG2=1 -GCONN_W=1 -GMETA_W=1 -GEND_W=1
 // mutant: mw_hold: assign ready = taken == '0 && (turn_valid || !turn_due) => assign ready = turn_valid || !turn_due
 // mutant: mw_hold: && step[Read].last && !step[Read].more => && step[Read].last
 // mutant: mw_hold: && step[Read].last && !step[Read].more => && step[Read].sof && !step[Read].more
-// mutant: mw_hold: left: start_again.left - 1'b1 => left: start_again.left
-// mutant: mw_hold: take_straight ? take_copies - 1'b1 : take_copies => take_copies
+// mutant: mw_hold: begun_copy  <= start || (take && take_straight) => begun_copy  <= take && take_straight
+// mutant: mw_hold: begun_times - 8'(begun_copy) => begun_times - 8'd1
+// mutant: mw_hold: begun_left != '0 => begun_times != '0
 // mutant: mw_hold: wr_beat <= wr_last ? '0 : wr_beat + 1'b1; => wr_beat <= wr_beat + 1'b1;
 // mutant: mw_hold: !wr_valid && !take && !end_valid && !start && => !wr_valid && !take && !end_valid &&
 // mutant: mw_hold: issuing <= !final_beat; => issuing <= 1'b0;

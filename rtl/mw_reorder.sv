@@ -5,7 +5,8 @@
 // A row of cells in the order in which frames began to wait. Each counts those that go by, of
 // its connection or of the lane, and has its turn when they are enough and `timed` is told of
 // it. One that is not gone by often enough has its turn `timeout_ns` after it began to wait.
-// The longest waiting of those that have their turn is shown.
+// The longest waiting of those that have their turn is shown. That time is out is known a clock
+// late; the time of the clock before that of `push` makes up for it.
 //
 // `due` comes with the clock after the frame that makes it so: whoever lets nothing by from
 // then on releases the waiting frame exactly in its place. Which one it is needs a clock more.
@@ -47,14 +48,14 @@ module mw_reorder #(
   localparam int unsigned Depth = 1 << SLOTS_LOG2;
   typedef logic [SLOTS_LOG2-1:0] slot_t;
   typedef struct packed {
-    slot_t             slot;
+    slot_t slot;
     logic [CONN_W-1:0] conn;
-    logic              lane;
-    logic              timed;
-    logic              met;     // enough have gone by, or time is out
-    logic              last;    // the next one is enough
-    logic [15:0]       after;
-    logic [15:0]       passed;
+    logic lane;
+    logic timed;
+    logic met;  // enough have gone by, or time is out
+    logic last;  // the next one is enough
+    logic [15:0] left;  // frames that have yet to go by; of no meaning after the last of them
+    logic [15:0] passed;
   } cell_t;
 
   // The cells of `valid` are those from 0 on.
@@ -63,18 +64,21 @@ module mw_reorder #(
   logic [63:0] until_ns[Depth];
 
   // What is shown follows a change by one clock.
-  logic changed, late, more;
+  logic changed, more;
   slot_t out_index;
-  logic  waiting;
-  slot_t waiting_slot;
+  logic waiting, late;
+  slot_t waiting_slot, late_slot;
+  logic [63:0] time_q;
   assign timer_valid = waiting;
   assign timer_ns = until_ns[waiting_slot];
-  assign late = waiting && time_ns >= timer_ns;
-  assign active = changed || due;
+  assign active = changed || late || due;
 
   always_ff @(posedge clk) begin
     automatic logic event_now = push || (valid[0] && (pass || timed || late || pop));
     automatic logic some_due = 1'b0;
+    time_q <= time_ns;
+    late <= waiting && !late && time_ns >= timer_ns;
+    late_slot <= waiting_slot;
     if (changed) begin
       // The first that has its turn, and the first that waits for others.
       automatic logic  another = 1'b0;
@@ -105,32 +109,34 @@ module mw_reorder #(
       // Written as a whole: simulators then copy nothing in the clocks without an event.
       automatic cell_t next[Depth] = cell_q;
       for (int i = 0; i < Depth; i++) begin
-        if (valid[i]) begin
-          automatic cell_t c = pop && i >= 32'(out_index) ? cell_q[(i+1)%Depth] : cell_q[i];
-          if (pass && (c.lane || c.conn == pass_conn)) begin
-            completes = completes || (c.timed && c.last);
-            c.met = c.met || c.last;
-            if (c.passed != '1) c.passed = c.passed + 1'b1;
-            c.last = c.passed + 1'b1 == c.after;
-          end
-          if (timed && c.slot == timed_slot) c.timed = 1'b1;
-          if (late && c.slot == waiting_slot) c.met = 1'b1;
-          next[i] = c;
-        end else if (push && (i == 0 || valid[(i+Depth-1)%Depth])) begin
-          next[i] = '{
-              slot: push_slot,
-              conn: push_conn,
-              lane: push_lane,
-              timed: push_timed,
-              met: 1'b0,
-              last: push_after == 16'd1,
-              after: push_after,
-              passed: '0
-          };
+        if (timed && cell_q[i].slot == timed_slot) next[i].timed = 1'b1;
+        if (late && cell_q[i].slot == late_slot) next[i].met = 1'b1;
+      end
+      for (int i = 0; i < Depth; i++) begin
+        if (!valid[i]) begin
+          if (push && (i == 0 || valid[(i+Depth-1)%Depth]))
+            next[i] = '{
+                slot: push_slot,
+                conn: push_conn,
+                lane: push_lane,
+                timed: push_timed,
+                met: 1'b0,
+                last: push_after == 16'd1,
+                left: push_after,
+                passed: '0
+            };
+        end else if (pop) begin
+          if (i >= 32'(out_index)) next[i] = next[(i+1)%Depth];
+        end else if (pass && (cell_q[i].lane || cell_q[i].conn == pass_conn)) begin
+          completes = completes || (cell_q[i].timed && cell_q[i].last);
+          if (cell_q[i].last) next[i].met = 1'b1;
+          next[i].last = cell_q[i].left == 16'd2;
+          next[i].left = cell_q[i].left - 1'b1;
+          if (cell_q[i].passed != '1) next[i].passed = cell_q[i].passed + 1'b1;
         end
       end
       cell_q <= next;
-      if (push) until_ns[push_slot] <= time_ns + 64'(timeout_ns);
+      if (push) until_ns[push_slot] <= time_q + 64'(timeout_ns);
       if (push) valid <= {valid[Depth-2:0], 1'b1};
       if (pop) valid <= {1'b0, valid[Depth-1:1]};
       if (late) waiting <= 1'b0;
@@ -143,6 +149,7 @@ module mw_reorder #(
       due <= 1'b0;
       out_valid <= 1'b0;
       waiting <= 1'b0;
+      late <= 1'b0;
       changed <= 1'b0;
     end
     assert (rst || !push || !valid[Depth-1])

@@ -8,7 +8,7 @@
 // `due` comes with the clock after the frame that makes it so, and in any other case two clocks
 // after at the latest; it never comes without a turn, and stands until the frame is let go. What
 // is shown follows within a clock in which nothing happens. One that is the first of those that
-// wait for others needs to wait for no more at most four clocks after its time.
+// wait for others needs to wait for no more at most six clocks after its time.
 //
 // Assumed of the user: slots that wait are all different, and so are not more than there are;
 // neither passes nor pushes come together, nor with a pop; one pops what is shown; time does not
@@ -17,12 +17,12 @@
 // induction: 5 -GSLOTS_LOG2=4 -GCONN_W=16
 // induction: 5 -GSLOTS_LOG2=1 -GCONN_W=1
 // cover: 12 -GSLOTS_LOG2=2 -GCONN_W=1
-// mutant: mw_reorder: pop && i >= 32'(out_index) => pop && i > 32'(out_index)
-// mutant: mw_reorder: if (pass && (c.lane || c.conn == pass_conn)) => if (pass && c.conn == pass_conn)
-// mutant: mw_reorder: completes = completes || (c.timed && c.last); =>
-// mutant: mw_reorder: c.met = c.met || c.last => c.met = c.last
-// mutant: mw_reorder: if (timed && c.slot == timed_slot) c.timed = 1'b1; => if (timed) c.timed = 1'b1;
-// mutant: mw_reorder: if (late && c.slot == waiting_slot) => if (late)
+// mutant: mw_reorder: i >= 32'(out_index) => i > 32'(out_index)
+// mutant: mw_reorder: if (pass && (cell_q[i].lane || cell_q[i].conn == pass_conn)) => if (pass && cell_q[i].conn == pass_conn)
+// mutant: mw_reorder: completes = completes || (cell_q[i].timed && cell_q[i].last); =>
+// mutant: mw_reorder: if (cell_q[i].last) next[i].met = 1'b1; => next[i].met = cell_q[i].last;
+// mutant: mw_reorder: if (timed && cell_q[i].slot == timed_slot) => if (timed)
+// mutant: mw_reorder: if (late && cell_q[i].slot == late_slot) => if (late)
 // mutant: mw_reorder: for (int i = Depth - 1; i >= 0; i--) begin => for (int i = 0; i < Depth; i++) begin
 // mutant: mw_reorder: due <= pop ? more : => due <= pop ? due :
 // mutant: mw_reorder: completes || (changed ? some_due : due) => completes || due
@@ -61,6 +61,9 @@ module mw_reorder_proof #(
   localparam int unsigned Depth = 1 << SLOTS_LOG2;
   typedef logic [SLOTS_LOG2-1:0] slot_t;
 
+  logic [63:0] before_ns;
+  always_ff @(posedge clk) before_ns <= time_ns;
+
   // ---- The frame that is watched ----
   logic anyseq_watch;  // the one that comes now is it
   logic is_it, waits, lane, told, out_of_time;
@@ -78,7 +81,7 @@ module mw_reorder_proof #(
     if (is_it) begin
       waits <= 1'b1;
       {slot, conn, lane, after, told} <= {push_slot, push_conn, push_lane, push_after, push_timed};
-      until_ns <= time_ns + 64'(timeout_ns);
+      until_ns <= before_ns + 64'(timeout_ns);
       place <= slot_t'(count);
       passed <= '0;
       {enough, out_of_time} <= '0;
@@ -94,8 +97,6 @@ module mw_reorder_proof #(
     end
     if (rst) {count, waits} <= '0;
   end
-  logic [63:0] before_ns;
-  always_ff @(posedge clk) before_ns <= time_ns;
 
   // ---- All cells ----
   logic [Depth-1:0] valid, turns, waiting, same, others;
@@ -130,7 +131,7 @@ module mw_reorder_proof #(
     logic                  timed;
     logic                  met;
     logic                  last;
-    logic [15:0]           after;
+    logic [15:0]           left;
     logic [15:0]           passed;
   } cell_t;
   cell_t mine;
@@ -138,7 +139,7 @@ module mw_reorder_proof #(
 
   // ---- What was a clock ago, and two ----
   logic completed, had_turn, had_turn2, quiet, rested, were_due, was_valid;
-  logic [3:1] overdue;
+  logic [5:1] overdue;
   always_ff @(posedge clk) begin
     completed <= counts && told && 17'(passed) + 17'd1 == 17'(after) && !rst;
     had_turn <= turn && enough && !rst;
@@ -148,7 +149,7 @@ module mw_reorder_proof #(
     were_due <= due && !pop && !rst;
     was_valid <= out_valid;
     overdue <= rst ? '0 : {
-      overdue[2:1], waits && !mine.met && out_of_time && (waiting & ahead) == '0
+      overdue[4:1], waits && !mine.met && out_of_time && (waiting & ahead) == '0
     };
   end
   always_comb begin
@@ -182,12 +183,14 @@ module mw_reorder_proof #(
       aux_valid : assert (valid == Depth'((33'd1 << count) - 33'd1) && 32'(count) <= Depth);
       aux_mine :
       assert (!waits || (mine.slot == slot && mine.conn == conn && mine.lane == lane &&
-              mine.timed == told && mine.after == after && mine.passed == passed &&
-              after != '0 && mine.last == (17'(passed) + 17'd1 == 17'(after))));
+              mine.timed == told && mine.passed == passed && after != '0 &&
+              mine.last == (mine.left == 16'd1)));
+      aux_left : assert (!waits || enough || (passed < after && mine.left == after - passed));
       aux_met : assert (!waits || !mine.met || enough || out_of_time);
       aux_enough : assert (!waits || !enough || mine.met);
       aux_until : assert (!waits || mw_reorder.until_ns[slot] == until_ns);
       aux_time : assert (!waits || !out_of_time || time_ns >= until_ns);
+      aux_late : assert (!mw_reorder.late || !waits || mw_reorder.late_slot != slot || out_of_time);
       aux_others : assert (!waits || others == '0);
     end
   end

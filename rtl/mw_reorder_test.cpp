@@ -56,9 +56,12 @@ int main() {
     edge(), edge();
     t.rst = 0;
 
+    bool times_out = false;
+    uint64_t before = now, out_until = 0;
     for (cycle = 0; cycle < 400000; cycle++) {
         const bool steady = (cycle / 1000) % 2;  // nothing goes by what is due
         const unsigned pace = (cycle / 3000) % 3;
+        before = now;
         now += 3 + rng() % 2 + (rng() % 2000 == 0 ? 300 : 0);
         t.time_ns = now;
         t.push = t.pass = t.timed = t.pop = 0;
@@ -91,16 +94,19 @@ int main() {
             CHECK(!next || t.timer_ns == next->until, "time-out at %llu, not %llu", (unsigned long long)t.timer_ns, (unsigned long long)next->until);
         }
 
-        // Time-outs: the module acts in some clock after the time.
+        // Time-outs: the module acts in some clock after the time, the one after it saw it.
         bool late = false;
-        if (t.timer_valid && now >= t.timer_ns)
+        if (times_out)
             for (auto& f : waiting)
-                if (!f.met && f.until == t.timer_ns) {
-                    CHECK(now >= f.until, "timed out early");
+                if (!f.met && f.until == out_until) {
+                    CHECK(before >= f.until, "timed out early");
                     f.met = true, f.late = late = true;
                     if (f.timed) f.turn = cycle, turned_by_time++;
                     break;
                 }
+
+        times_out = !times_out && t.timer_valid && now >= t.timer_ns;
+        out_until = t.timer_ns;
 
         // What happens in this clock.
         bool event = late;
@@ -119,7 +125,7 @@ int main() {
             Frame f;
             do f.slot = rng() % slots; while (used.count(f.slot));
             f.conn = rng() % 3, f.lane = rng() % 4 == 0, f.after = rng() % 8 == 0 ? 1 + rng() % 300 : 1 + rng() % 4;
-            f.timed = rng() % 4 != 0, f.until = now + timeout;
+            f.timed = rng() % 4 != 0, f.until = before + timeout;
             t.push = 1, t.push_slot = f.slot, t.push_conn = f.conn, t.push_lane = f.lane, t.push_after = f.after, t.push_timed = f.timed;
             used.insert(f.slot);
             waiting.push_back(f);
