@@ -289,10 +289,7 @@ module mw_mend
   logic [13:0] w_length;
   logic w_ended;
   logic [3:0] reads, pend_reads, read;
-  function automatic logic [3:0] lowest(input logic [3:0] bits);
-    return bits & ~(bits << 1 | bits << 2 | bits << 3);
-  endfunction
-  assign read = lowest(reads);
+  assign read = 4'(lowest(8'(reads)));
   always_comb begin
     pend_reads[ReadSet] = pend.set;
     pend_reads[ReadEcn] = pend.ecn && !(pend.set && ecn_in_set);
@@ -303,13 +300,13 @@ module mw_mend
   always_ff @(posedge clk) begin
     if (work) begin
       reads <= reads ^ read;
-      last_read <= (reads ^ read) == lowest(reads ^ read);
+      last_read <= (reads ^ read) == 4'(lowest(8'(reads ^ read)));
       if (last_read) work <= 1'b0;
     end
     if (take) begin
       work <= 1'b1;
       reads <= pend_reads;
-      last_read <= pend_reads == lowest(pend_reads);
+      last_read <= pend_reads == 4'(lowest(8'(pend_reads)));
       w <= pend;
       w_start <= pend_start;
       w_length <= pend_length;

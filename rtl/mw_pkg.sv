@@ -28,12 +28,12 @@ package mw_pkg;
 
   // The lowest bit that is set, without a carry.
   function automatic logic [7:0] lowest(input logic [7:0] bits);
-    logic below;
-    below = 1'b0;
-    for (int n = 0; n < 8; n++) begin
-      lowest[n] = bits[n] && !below;
-      below |= bits[n];
-    end
+    logic [7:0] above;  // those above it
+    above = bits << 1;
+    above |= above << 1;
+    above |= above << 2;
+    above |= above << 4;
+    return bits & ~above;
   endfunction
 
   typedef enum logic [3:0] {
