@@ -99,8 +99,11 @@ module mw_hash_table
   function automatic logic [TagBits-1:0] tag_of(input logic [VAL_W-1:0] value);
     return TAG_W == 0 ? '0 : TagBits'(value >> (VAL_W - TAG_W - 1));
   endfunction
+  function automatic logic fixed(input logic [VAL_W-1:0] value);
+    return TAG_W == 0 || value[VAL_W-1];
+  endfunction
   function automatic logic is_stale(input logic [VAL_W-1:0] value, input logic [TagBits-1:0] tag);
-    return TAG_W != 0 && !value[VAL_W-1] && tag_of(value) != tag;
+    return !fixed(value) && tag_of(value) != tag;
   endfunction
 
   for (genvar w = 0; w < int'(WAYS); w++) begin : g_way
@@ -215,7 +218,7 @@ module mw_hash_table
         if (ahead[w]) begin
           used[w]  = late_data[1].used;
           match[w] = late_data[1].used && s4_same_key;
-          stale[w] = TAG_W != 0 && !late_data[1].value[VAL_W-1] && !s4_same_tag;
+          stale[w] = !fixed(late_data[1].value) && !s4_same_tag;
         end
         if (MULTI)
           same[w] = (ahead[w] && late_same) || (!ahead[w] && s4_match[w] && ins_value == s4_value[w]);

@@ -259,7 +259,7 @@ module mw_match
           packet_id: seek.packet_id,
           last: issue_last,
           ruled: issue_last && seek.ruled,
-          own: want[WantKind] && one[WantKind],
+          own: one[WantKind],
           from : begun ? '0 : seek.first[7:0],
           to: page_last ? seek.to : '1
       };
