@@ -21,11 +21,15 @@ module mw_counters #(
 
   // In this order reset and clear share the registers' synchronous reset, where no increment reaches.
   always_ff @(posedge clk) begin
-    if (latch || rst) for (int i = 0; i < N; i++) held[i] <= rst ? '0 : count[i];
-    if (any || clear || rst)
+    if (latch) held <= count;
+    if (any || clear || rst) begin
+      automatic logic [63:0] counts[N] = count;
       for (int i = 0; i < N; i++)
-      if (rst) count[i] <= '0;
-      else if (clear && clear_mask[i]) count[i] <= 64'(inc[i]);
-      else count[i] <= count[i] + 64'(inc[i]);
+      if (rst) counts[i] = '0;
+      else if (clear && clear_mask[i]) counts[i] = 64'(inc[i]);
+      else counts[i] += 64'(inc[i]);
+      count <= counts;
+    end
+    if (rst) held <= '{default: '0};
   end
 endmodule

@@ -8,9 +8,9 @@
 // cover: 6 -GN=3
 // mutant: mw_counters: clear && clear_mask[i] => 1'b0
 // mutant: mw_counters: if (any || clear || rst) => if (any || rst)
-// mutant: mw_counters: if (latch || rst) => if ((latch && any) || rst)
-// mutant: mw_counters: + 64'(inc[i]) => + 64'(inc[0])
-// mutant: mw_counters: count[i] <= 64'(inc[i]) => count[i] <= '0
+// mutant: mw_counters: if (latch) => if (latch && any)
+// mutant: mw_counters: += 64'(inc[i]) => += 64'(inc[0])
+// mutant: mw_counters: counts[i] = 64'(inc[i]) => counts[i] = '0
 module mw_counters_proof #(
     parameter int unsigned N
 ) (

@@ -86,6 +86,8 @@ module mw_crc32_change (
 
   always_ff @(posedge clk) begin
     if (in_valid || valid != '0 || out_valid) begin
+      automatic logic [31:0] crcs [Steps+1] = crc;
+      automatic logic [13:0] lefts[Steps+1] = left;
       out_valid <= valid[Steps+1] && last[Steps+1];
       if (valid[Steps+1]) begin
         out_change <= (begun ? out_change : '0) ^ crc[Steps];
@@ -93,19 +95,21 @@ module mw_crc32_change (
       end
       for (int k = Steps; k > 0; k--) begin
         if (valid[k]) begin
-          crc[k]  <= left[k-1][k-1] ? by_step(crc[k-1], Step[k-1]) : crc[k-1];
-          left[k] <= left[k-1];
+          crcs[k]  = left[k-1][k-1] ? by_step(crc[k-1], Step[k-1]) : crc[k-1];
+          lefts[k] = left[k-1];
         end
       end
       if (valid[0]) begin
-        crc[0]  <= low ^ high;
-        left[0] <= bytes;
+        crcs[0]  = low ^ high;
+        lefts[0] = bytes;
       end
       if (in_valid) begin
         low   <= by_word(in_change[63:0], Low);
         high  <= by_word(in_change[127:64], High);
         bytes <= in_bytes;
       end
+      crc   <= crcs;
+      left  <= lefts;
       valid <= {valid[Steps:0], in_valid};
       last  <= {last[Steps:0], in_last};
     end

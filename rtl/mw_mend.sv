@@ -571,28 +571,37 @@ module mw_mend
       k_l4 <= 20'(j_l4[0]) + 20'(j_l4[1]);
     end
     if (h_valid) begin
-      j <= h;
+      automatic logic [18:0] ip[2], l4[2];
       for (int i = 0; i < 2; i++) begin
-        j_ip[i] <= 19'(h_ip[2*i]) + 19'(h_ip[2*i+1]);
-        j_l4[i] <= 19'(h_l4[2*i]) + 19'(h_l4[2*i+1]);
+        ip[i] = 19'(h_ip[2*i]) + 19'(h_ip[2*i+1]);
+        l4[i] = 19'(h_l4[2*i]) + 19'(h_l4[2*i+1]);
       end
+      j <= h;
+      j_ip <= ip;
+      j_l4 <= l4;
     end
     if (g_valid) begin
-      h <= g;
+      automatic logic [17:0] ip[4], l4[4];
       for (int i = 0; i < 4; i++) begin
-        h_ip[i] <= 18'(g_ip[2*i]) + 18'(g_ip[2*i+1]);
-        h_l4[i] <= 18'(g_l4[2*i]) + 18'(g_l4[2*i+1]);
+        ip[i] = 18'(g_ip[2*i]) + 18'(g_ip[2*i+1]);
+        l4[i] = 18'(g_l4[2*i]) + 18'(g_l4[2*i+1]);
       end
+      h <= g;
+      h_ip <= ip;
+      h_l4 <= l4;
     end
     if (f_valid) begin
+      automatic logic [16:0] ip[8], l4[8];
       g.last <= f_last;
       g.icrc <= f_info;
       for (int i = 0; i < 8; i++) begin
         g.ip_changed[i] <= f_ip_old[16*i+:16] != f_ip_new[16*i+:16];
         g.l4_changed[i] <= f_l4_old[16*i+:16] != f_l4_new[16*i+:16];
-        g_ip[i] <= change(f_ip_old[16*i+:16], f_ip_new[16*i+:16]);
-        g_l4[i] <= change(f_l4_old[16*i+:16], f_l4_new[16*i+:16]);
+        ip[i] = change(f_ip_old[16*i+:16], f_ip_new[16*i+:16]);
+        l4[i] = change(f_l4_old[16*i+:16], f_l4_new[16*i+:16]);
       end
+      g_ip <= ip;
+      g_l4 <= l4;
     end
     g_valid <= f_valid;
     h_valid <= g_valid;

@@ -123,6 +123,7 @@ module mw_rules
       if (s0_valid && !s0_host) begin
         automatic logic [RULES-1:0] fits = '0;
         automatic logic [RULES-1:0] opens = '0;
+        automatic logic [31:0] position[RULES] = s1_position;
         for (int r = 0; r < int'(RULES); r++)
         if (enabled[r]) begin
           automatic rule_filter_t f = filter[r];
@@ -137,13 +138,14 @@ module mw_rules
             ScopePlain:   scope = !s0_tracked;
             default:      scope = 1'b1;
           endcase
-          s1_position[r] <= any ? s0.pos_any : own ? s0.pos_kind : s0.pos_fin;
+          position[r] = any ? s0.pos_any : own ? s0.pos_kind : s0.pos_fin;
           s1_bytes[r] <= bytes;
           opens[r] = !f.guarded || triggers[f.trigger];
           fits[r] = scope && (any || own || fin) && f.protos[s0_proto] &&
               (s0_again ? f.again : f.fresh) && (!bytes || s0_bytes);
         end
         s1 <= s0;
+        s1_position <= position;
         s1_first <= s0_first;
         s1_last <= s0_last;
         s1_fits <= fits;

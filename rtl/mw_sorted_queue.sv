@@ -32,12 +32,14 @@ module mw_sorted_queue #(
   } entry_t;
 
   logic [Depth-1:0] valid;
-  entry_t cell_q[Depth];
+  // The cells; the first is the one that is shown.
+  entry_t head;
+  entry_t behind[1:Depth-1];
 
   logic pop;
   assign out_valid = valid[0];
-  assign out_key = cell_q[0].key;
-  assign out_value = cell_q[0].value;
+  assign out_key = head.key;
+  assign out_value = head.value;
   assign pop = out_valid && out_ready;
 
   always_ff @(posedge clk) begin
@@ -45,17 +47,23 @@ module mw_sorted_queue #(
       automatic entry_t entry = '{key: in_key, value: in_value};
       // after[i]: cell i is behind the new entry. Once true it is true for all that follow.
       automatic logic [Depth:0] after = '0;
+      automatic entry_t cells[Depth];
+      automatic entry_t moved[Depth];
+      for (int i = 0; i < Depth; i++) cells[i] = i == 0 ? head : behind[i==0?1 : i];
+      moved = cells;
       if (in_valid)
         for (int i = 0; i <= Depth; i++)
-        after[i] = i == Depth || !valid[i%Depth] || in_key < cell_q[i%Depth].key;
+        after[i] = i == Depth || !valid[i%Depth] || in_key < cells[i%Depth].key;
       // With pop those ahead of the new entry move down, and it takes the place of the last of
       // them, else those behind it move up.
       for (int i = 0; i < Depth; i++) begin
         automatic logic down = pop && !after[i+1];
         automatic logic up = i != 0 && !pop && after[(i+Depth-1)%Depth];
         if (pop ? i == 0 || !after[i] : after[i])
-          cell_q[i] <= down ? cell_q[(i+1)%Depth] : up ? cell_q[(i+Depth-1)%Depth] : entry;
+          moved[i] = down ? cells[(i+1)%Depth] : up ? cells[(i+Depth-1)%Depth] : entry;
       end
+      head   <= moved[0];
+      behind <= moved[1:Depth-1];
       if (in_valid != pop) valid <= in_valid ? {valid[Depth-2:0], 1'b1} : {1'b0, valid[Depth-1:1]};
     end
     if (rst) valid <= '0;

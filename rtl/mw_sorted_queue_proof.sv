@@ -8,8 +8,8 @@
 // induction: 2 -GKEY_W=64 -GVALUE_W=4 -GDEPTH_LOG2=4
 // induction: 2 -GKEY_W=3 -GVALUE_W=1 -GDEPTH_LOG2=1
 // cover: 10 -GKEY_W=3 -GVALUE_W=2 -GDEPTH_LOG2=2
-// mutant: mw_sorted_queue: in_key < cell_q[i%Depth].key => in_key <= cell_q[i%Depth].key
-// mutant: mw_sorted_queue: up ? cell_q[(i+Depth-1)%Depth] => up ? cell_q[i]
+// mutant: mw_sorted_queue: in_key < cells[i%Depth].key => in_key <= cells[i%Depth].key
+// mutant: mw_sorted_queue: up ? cells[(i+Depth-1)%Depth] => up ? cells[i]
 // mutant: mw_sorted_queue: if (in_valid != pop) valid => if (in_valid && !pop) valid
 // mutant: mw_sorted_queue: down = pop && !after[i+1] => down = pop && !after[i]
 module mw_sorted_queue_proof #(
@@ -39,6 +39,15 @@ module mw_sorted_queue_proof #(
   end
   always_comb if (in_valid && count == count_t'(Depth)) assume (pop);
 
+  typedef struct packed {
+    logic [KEY_W-1:0]   key;
+    logic [VALUE_W-1:0] value;
+  } entry_t;
+  entry_t [Depth-1:0] cells;
+  always_comb
+    for (int i = 0; i < Depth; i++)
+      cells[i] = i == 0 ? mw_sorted_queue.head : mw_sorted_queue.behind[i==0?1 : i];
+
   // Entries that the new one comes behind.
   logic [Depth:0] ahead;
   logic [Depth-1:0] valid, sorted;
@@ -47,10 +56,9 @@ module mw_sorted_queue_proof #(
     valid  = '0;
     sorted = '0;
     for (int i = 0; i < Depth; i++) begin
-      valid[i] = count_t'(i) < count;
-      ahead[i] = valid[i] && mw_sorted_queue.cell_q[i].key <= in_key;
-      sorted[i] = i == 0 || !valid[i] || mw_sorted_queue.cell_q[(i+Depth-1)%Depth].key <=
-          mw_sorted_queue.cell_q[i].key;
+      valid[i]  = count_t'(i) < count;
+      ahead[i]  = valid[i] && cells[i].key <= in_key;
+      sorted[i] = i == 0 || !valid[i] || cells[(i+Depth-1)%Depth].key <= cells[i].key;
     end
   end
 
@@ -77,7 +85,7 @@ module mw_sorted_queue_proof #(
   logic [Depth-1:0] right;  // the entry lies at its place
   always_comb begin
     for (int i = 0; i < Depth; i++) begin
-      right[i] = !place[i] || (valid[i] && mw_sorted_queue.cell_q[i] == {key, value});
+      right[i] = !place[i] || (valid[i] && cells[i] == {key, value});
     end
   end
 

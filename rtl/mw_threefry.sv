@@ -35,22 +35,26 @@ module mw_threefry (
   endfunction
 
   logic [Stages:1] valid;
-  logic [1:0][31:0] x[1:Stages];
+  logic [1:0][31:0] x[1:Stages-1];
   logic [1:0][31:0] key[1:Stages-1];
-  assign out_valid  = valid[Stages];
-  assign out_random = x[Stages];
+  assign out_valid = valid[Stages];
 
   always_ff @(posedge clk) begin
     if (in_valid || valid != '0) begin
-      for (int unsigned s = Stages; s >= 2; s--)
+      automatic logic [1:0][31:0] xs  [1:Stages-1] = x;
+      automatic logic [1:0][31:0] keys[1:Stages-1] = key;
+      if (valid[Stages-1]) out_random <= step(Stages - 1, x[Stages-1], key[Stages-1]);
+      for (int unsigned s = 2; s < Stages; s++)
       if (valid[s-1]) begin
-        x[s] <= step(s - 1, x[s-1], key[s-1]);
-        if (s < Stages) key[s] <= key[s-1];
+        xs[s]   = step(s - 1, x[s-1], key[s-1]);
+        keys[s] = key[s-1];
       end
       if (in_valid) begin
-        x[1]   <= step(0, in_counter, in_key);
-        key[1] <= in_key;
+        xs[1]   = step(0, in_counter, in_key);
+        keys[1] = in_key;
       end
+      x <= xs;
+      key <= keys;
       valid <= {valid[Stages-1:1], in_valid};
     end
     if (rst) valid <= '0;
