@@ -474,12 +474,12 @@ module mw_block_writer
 
   assign timer_valid = open && !flush_due;
   assign timer_ns = flush_at;
+  // The flush timer wakes the writer by itself.
   assign busy = start || (state == Run && !capture) || (held_off && !capture) ||
                 (state == Final && ring_room) ||
                 (quiet && (state == Drain || state == Failed)) || (state == Failed && open) ||
-                unit_pop || unit_load || close || opened || (flush_passed && !flush_due) ||
-                slot_used || issued != answered || ring_taken != ring_taken_next ||
-                ring_room != ring_room_next;
+                unit_pop || unit_load || close || opened || slot_used || issued != answered ||
+                ring_taken != ring_taken_next || ring_room != ring_room_next;
 
   // ---- AXI4 ----
 

@@ -425,8 +425,7 @@ int main() {
         b.time = due - 1;
         b.tick(false);
         CHECK(!b.t.busy, "busy before its time");
-        b.t.time_ns = b.time;
-        b.t.eval();
+        b.tick(false);
         CHECK(b.t.busy, "asleep at its time");
         for (int i = 0; b.produced == blocks; i++) {
             b.tick(false);

@@ -237,6 +237,5 @@ module mw_control
     end
   end
 
-  assign busy = s_axil_awvalid || s_axil_wvalid || s_axil_bvalid || s_axil_arvalid ||
-      s_axil_rvalid || tbl_req.valid || clear_busy;
+  assign busy = s_axil_bvalid || s_axil_rvalid || tbl_req.valid || clear_busy;
 endmodule

@@ -80,7 +80,7 @@ module mw_core
     output logic irq_valid,  // held until irq_ready
     input  logic irq_ready,
 
-    output logic        busy,         // a clock edge may change more than counters of time
+    output logic        busy,         // a clock edge may change something even without input
     output logic        timer_valid,  // an idle core wants to be clocked at timer_ns
     output logic [63:0] timer_ns
 );
@@ -526,7 +526,7 @@ module mw_core
       end
     end
 
-    assign lane_busy[l] = bs_valid || s_axis_tvalid[l] || match_busy || path_busy || tap_valid;
+    assign lane_busy[l] = bs_valid || match_busy || path_busy || tap_valid;
   end
 
   mw_track #(

@@ -71,6 +71,10 @@ fn run() -> Result<()> {
             .out_dir(&model)
             .include(&model)
             .define("MW_HEADER", format!("\"V{name}.h\"").as_str())
+            .define(
+                "MW_ROOT_HEADER",
+                format!("\"V{name}___024root.h\"").as_str(),
+            )
             .define("MW_MODEL", format!("V{name}").as_str())
             .define("MW_NAME", name)
             .file("shim/core.cpp")

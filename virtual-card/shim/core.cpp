@@ -5,6 +5,7 @@
 #include "core.h"
 
 #include MW_HEADER
+#include MW_ROOT_HEADER
 
 #include <cstring>
 #include <memory>
@@ -14,7 +15,6 @@
 #define MW_ROOT MW_JOIN(MW_MODEL, ___024root)
 #define MW_EVAL MW_JOIN(MW_MODEL, ___024root___eval)
 
-class MW_ROOT;
 // What the model's eval() does besides taking locks for garbage and messages, of which this
 // core has none: they cost as much as a module.
 void MW_EVAL(MW_ROOT* root);
@@ -31,7 +31,9 @@ void* create() {
     try {
         auto core = std::make_unique<Core>();
         // The first one initialises the model.
+        core->model->clk = 0;
         core->model->eval();
+        core->model->clk = 1;
         return core.release();
     } catch (...) {
         return nullptr;
@@ -40,7 +42,15 @@ void* create() {
 
 void destroy(void* core) { delete static_cast<Core*>(core); }
 
-void eval(void* core) { MW_EVAL(static_cast<Core*>(core)->model->rootp); }
+// An evaluation with a low clock would do nothing but show it to the next one, so that one is
+// told instead. A model without a register on the clock's rising edge does not compile.
+void edge(void* core) {
+    MW_ROOT* root = static_cast<Core*>(core)->model->rootp;
+    root->__Vtrigprevexpr___TOP__clk__0 = 0;
+    MW_EVAL(root);
+}
+
+void settle(void* core) { MW_EVAL(static_cast<Core*>(core)->model->rootp); }
 
 template <typename T>
 void* storage(T& signal) {
@@ -51,7 +61,6 @@ void* pin(void* core, const char* name) {
     MW_MODEL& m = *static_cast<Core*>(core)->model;
 #define PIN(signal) \
     if (!std::strcmp(name, #signal)) return storage(m.signal)
-    PIN(clk);
     PIN(rst);
     PIN(time_ns);
     PIN(s_axis_tdata);
@@ -108,5 +117,5 @@ void* pin(void* core, const char* name) {
 
 extern "C" {
 extern const mw_model MW_NAME;
-const mw_model MW_NAME = {create, destroy, eval, pin};
+const mw_model MW_NAME = {create, destroy, edge, settle, pin};
 }

@@ -57,16 +57,13 @@ class Core {
     }
 
     void clock() {
-        clk_ = 0;
         time_ns_ = cycle_++ * 3;
         bvalid_ = unanswered_ != 0;
-        MW_NAME.eval(core_);
         if (bvalid_ && bready_) unanswered_--;
         if (wvalid_ && wlast_) unanswered_++;
         address_taken_ = awvalid_ && awready_;
         data_taken_ = axil_wvalid_ && axil_wready_;
-        clk_ = 1;
-        MW_NAME.eval(core_);
+        MW_NAME.edge(core_);
         if (address_taken_) awvalid_ = 0;
         if (data_taken_) axil_wvalid_ = 0;
         if (irq_valid_) begin_write(MW_RING_CONSUMED, ++consumed_);
@@ -100,7 +97,6 @@ class Core {
     std::uint64_t cycle_ = 0;
     unsigned unanswered_ = 0, consumed_ = 0;
     bool address_taken_ = false, data_taken_ = false;
-    std::uint8_t& clk_ = pin<std::uint8_t>("clk");
     std::uint64_t& time_ns_ = pin<std::uint64_t>("time_ns");
     std::uint8_t& data_ = pin<std::uint8_t>("s_axis_tdata");
     std::uint8_t& keep_ = pin<std::uint8_t>("s_axis_tkeep");

@@ -791,7 +791,6 @@ impl Simulation {
         core.set_m_axis_tready(ready);
         self.dma.drive(core, now);
         core.set_irq_ready(1);
-        core.settle();
 
         let sent = core.m_axis_tvalid() & ready;
         let mut whole = [None, None];
