@@ -2,8 +2,8 @@
 //
 // The traffic by which the compiler learns what a core mostly does (profile-guided
 // optimisation): a bulk TCP transfer with its acknowledgements, both directions at once,
-// small packets, and idle clocks; connections are followed, events looked up and every
-// packet is recorded. Compiled once for each width: MW_NAME is the core's function table,
+// small packets, RDMA WRITEs with theirs, and idle clocks; connections are followed, events
+// looked up and every packet is recorded. Compiled once for each width: MW_NAME is the core's function table,
 // MW_BYTES the bytes of a beat.
 #include "core.h"
 #include "mw_regs.h"
@@ -116,28 +116,47 @@ class Core {
     std::uint8_t& irq_valid_ = pin<std::uint8_t>("irq_valid");
 };
 
-// A TCP packet of the connection; `port` sends it.
-Frame tcp(unsigned port, unsigned len, std::uint32_t sequence, std::uint8_t flags) {
+void put16(Frame& f, unsigned at, unsigned value) {
+    f[at] = value >> 8;
+    f[at + 1] = value;
+}
+
+// An IPv4 packet of a protocol, from a port to a port; the card's `port` sends it.
+Frame packet(unsigned port, unsigned len, std::uint8_t protocol, unsigned from, unsigned to) {
     Frame f(len);
-    const auto put16 = [&f](unsigned at, unsigned value) {
-        f[at] = value >> 8;
-        f[at + 1] = value;
-    };
-    put16(12, 0x0800);
+    put16(f, 12, 0x0800);
     f[14] = 0x45;
-    put16(16, len - 14);
+    put16(f, 16, len - 14);
     f[22] = 64;
-    f[23] = 6;
+    f[23] = protocol;
     f[26] = f[30] = 10;
     f[29] = port ? 2 : 1;
     f[33] = port ? 1 : 2;
-    put16(34, port ? 5001 : 40000);
-    put16(36, port ? 40000 : 5001);
-    put16(38, sequence >> 16);
-    put16(40, sequence);
+    put16(f, 34, from);
+    put16(f, 36, to);
+    return f;
+}
+
+// A packet of the TCP connection.
+Frame tcp(unsigned port, unsigned len, std::uint32_t sequence, std::uint8_t flags) {
+    Frame f = packet(port, len, 6, port ? 5001 : 40000, port ? 40000 : 5001);
+    put16(f, 38, sequence >> 16);
+    put16(f, 40, sequence);
     f[46] = 0x50;
     f[47] = flags;
-    put16(48, 0xffff);
+    put16(f, 48, 0xffff);
+    return f;
+}
+
+// A packet of the RDMA connection (IBTA 1.4, 9.2, and annex A17 for its encapsulation).
+Frame rdma(unsigned port, unsigned len, std::uint32_t psn, std::uint8_t opcode) {
+    Frame f = packet(port, len, 17, 49152, 4791);
+    put16(f, 38, len - 34);
+    f[42] = opcode;
+    put16(f, 44, 0xffff);
+    put16(f, 48, port ? 0x11 : 0x12);
+    f[51] = psn >> 16;
+    put16(f, 52, psn);
     return f;
 }
 
@@ -145,11 +164,30 @@ class Traffic {
    public:
     explicit Traffic(Core& core) : core_(core) {}
 
+    // The next frame of a flow; `sequence` is where the flow is, and moves on.
+    using Next = Frame (*)(unsigned port, unsigned len, std::uint32_t& sequence);
+    static Frame segment(unsigned port, unsigned len, std::uint32_t& sequence) {
+        const std::uint32_t at = sequence;
+        sequence += at ? len - 54 : 1;
+        return tcp(port, len, at, at ? Ack : Syn);
+    }
+    static constexpr unsigned WritePackets = 4;
+    static Frame write(unsigned port, unsigned len, std::uint32_t& sequence) {
+        const std::uint32_t psn = sequence++, at = psn % WritePackets;
+        return rdma(port, len, psn, at == 0 ? WriteFirst : at + 1 == WritePackets ? WriteLast : WriteMiddle);
+    }
+    // It acknowledges a whole WRITE.
+    static Frame write_ack(unsigned port, unsigned len, std::uint32_t& sequence) {
+        sequence += WritePackets;
+        return rdma(port, len, sequence - 1, Acknowledge);
+    }
+
     // `clocks` clocks in which a port sends frames of so many bytes, one every so many clocks
     // or, if that is fewer than it takes, back to back.
     struct Stream {
         unsigned len;
         unsigned every;
+        Next frame = segment;
     };
     void run(unsigned clocks, std::array<Stream, 2> streams) {
         std::array<unsigned, 2> next{};
@@ -158,8 +196,7 @@ class Traffic {
             for (unsigned port = 0; port < 2; port++) {
                 Sender& s = senders_[port];
                 if (s.at == s.frame.size() && streams[port].len && clock >= next[port]) {
-                    s.frame = tcp(port, streams[port].len, s.sequence, s.sequence ? Ack : Syn);
-                    s.sequence += s.sequence ? streams[port].len - 54 : 1;
+                    s.frame = streams[port].frame(port, streams[port].len, s.sequence);
                     s.at = 0;
                     const unsigned beats = (streams[port].len + GapBytes + Bytes - 1) / Bytes;
                     next[port] = clock + std::max(streams[port].every, beats);
@@ -176,6 +213,7 @@ class Traffic {
 
    private:
     static constexpr std::uint8_t Syn = 0x02, Ack = 0x10;
+    static constexpr std::uint8_t WriteFirst = 6, WriteMiddle = 7, WriteLast = 8, Acknowledge = 17;
     struct Sender {
         Frame frame;
         std::size_t at = 0;
@@ -211,4 +249,8 @@ int main() {
     traffic.run(20000, {{{1514, 0}, {1514, 0}}});
     traffic.run(5000, {{{64, 0}, {64, 0}}});
     traffic.run(10000, {{{0, 0}, {0, 0}}});
+
+    // A kibibyte in each packet.
+    const unsigned write = Traffic::WritePackets * (1086 / Bytes + 1);
+    traffic.run(40000, {{{1086, 0, Traffic::write}, {62, write, Traffic::write_ack}}});
 }
