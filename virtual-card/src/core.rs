@@ -332,16 +332,16 @@ mod tests {
         };
         for width in [Width::W512, Width::W64] {
             let mut core = Core::new(width).expect("core");
-            let mut moved = 0;
-            for _ in 0..3000 {
+            let (mut moved, mut at_rest) = (0, 0);
+            for cycle in 0..4000 {
+                let before = core.outputs();
+                let beats = Port::ALL.map(|port| core.m_axis_tdata(port).to_vec());
+                let dma = *core.m_axi_wdata();
                 core.set_inputs(&mut random);
                 core.set_rst(0);
                 for port in Port::ALL {
                     core.set_s_axis_tdata(port, &[random() as u8; 64]);
                 }
-                let before = core.outputs();
-                let beats = Port::ALL.map(|port| core.m_axis_tdata(port).to_vec());
-                let dma = *core.m_axi_wdata();
                 (width.model().settle)(core.model.as_ptr());
                 assert_eq!(core.outputs(), before);
                 assert_eq!(
@@ -349,10 +349,30 @@ mod tests {
                     beats
                 );
                 assert_eq!(*core.m_axi_wdata(), dma);
+
+                // Some beats now and then, so that the core works and rests.
+                core.set_inputs(|| 0);
+                core.set_time_ns(cycle * width.clock_ps() / 1000);
+                core.set_m_axis_tready(3);
+                match cycle % 400 {
+                    0..40 => {
+                        core.set_s_axis_tvalid(random() as u8 & 3);
+                        core.set_s_axis_tlast(random() as u8 & 3);
+                    }
+                    40 => {
+                        core.set_s_axis_tvalid(3);
+                        core.set_s_axis_tlast(3);
+                    }
+                    _ => {}
+                }
                 core.edge();
                 moved += u32::from(core.outputs() != before);
+                at_rest += u32::from(core.busy() == 0);
             }
-            assert!(moved > 100, "the outputs moved {moved} times");
+            assert!(
+                moved > 100 && at_rest > 100,
+                "{moved} moved, {at_rest} at rest"
+            );
         }
     }
 }
