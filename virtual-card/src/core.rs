@@ -15,7 +15,6 @@ struct Model {
     create: extern "C" fn() -> *mut c_void,
     destroy: extern "C" fn(*mut c_void),
     edge: extern "C" fn(*mut c_void),
-    #[cfg_attr(not(test), expect(dead_code))]
     settle: extern "C" fn(*mut c_void),
     pin: extern "C" fn(*mut c_void, *const c_char) -> *mut c_void,
 }
