@@ -43,7 +43,7 @@ void* create() {
 void destroy(void* core) { delete static_cast<Core*>(core); }
 
 // An evaluation with a low clock would do nothing but show it to the next one, so that one is
-// told instead. A model without a register on the clock's rising edge does not compile.
+// told instead. The name is the pinned Verilator's; where it is another, this does not compile.
 void edge(void* core) {
     MW_ROOT* root = static_cast<Core*>(core)->model->rootp;
     root->__Vtrigprevexpr___TOP__clk__0 = 0;

@@ -3,8 +3,8 @@
 // The traffic by which the compiler learns what a core mostly does (profile-guided
 // optimisation): a bulk TCP transfer with its acknowledgements, both directions at once,
 // small packets, RDMA WRITEs with theirs, and idle clocks; connections are followed, events
-// looked up and every packet is recorded. Compiled once for each width: MW_NAME is the core's function table,
-// MW_BYTES the bytes of a beat.
+// looked up and every packet is recorded. Compiled once for each width: MW_NAME is the core's
+// function table, MW_BYTES the bytes of a beat.
 #include "core.h"
 #include "mw_regs.h"
 
