@@ -49,7 +49,8 @@ module mw_sorted_queue #(
       automatic logic [Depth:0] after = '0;
       automatic entry_t cells[Depth];
       automatic entry_t moved[Depth];
-      for (int i = 0; i < Depth; i++) cells[i] = i == 0 ? head : behind[i==0?1 : i];
+      cells[0] = head;
+      for (int i = 1; i < Depth; i++) cells[i] = behind[i];
       moved = cells;
       if (in_valid)
         for (int i = 0; i <= Depth; i++)

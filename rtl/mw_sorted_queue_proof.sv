@@ -44,9 +44,10 @@ module mw_sorted_queue_proof #(
     logic [VALUE_W-1:0] value;
   } entry_t;
   entry_t [Depth-1:0] cells;
-  always_comb
-    for (int i = 0; i < Depth; i++)
-      cells[i] = i == 0 ? mw_sorted_queue.head : mw_sorted_queue.behind[i==0?1 : i];
+  always_comb begin
+    cells[0] = mw_sorted_queue.head;
+    for (int i = 1; i < Depth; i++) cells[i] = mw_sorted_queue.behind[i];
+  end
 
   // Entries that the new one comes behind.
   logic [Depth:0] ahead;
