@@ -43,8 +43,10 @@ def environment(root):
     library = next(root.glob("usr/lib/*/libibverbs.so")).parent
     clang = next(root.glob("usr/lib/llvm-*/lib"))
     headers = next(clang.glob("clang/*/include"))
-    return {"LIBCLANG_PATH": clang, "LD_LIBRARY_PATH": library, "LIBRARY_PATH": library,
-            "BINDGEN_EXTRA_CLANG_ARGS": f"-I{headers} -I{root}/usr/include"}
+    # A clang on the PATH may be of another version, whose headers this libclang can't read: bindgen asks
+    # `true` for them instead.
+    return {"LIBCLANG_PATH": clang, "CLANG_PATH": shutil.which("true"), "LD_LIBRARY_PATH": library,
+            "LIBRARY_PATH": library, "BINDGEN_EXTRA_CLANG_ARGS": f"-I{headers} -I{root}/usr/include"}
 
 
 COMMANDS = {"build": (["build"], []), "lint": (["clippy", "--all-targets"], ["--", "-D", "warnings"])}
