@@ -53,10 +53,10 @@ timeout {limit}
 smtbmc bitwuzla
 [script]
 read_slang --threads 1 --top {top} {boxes} {parameters} {files}
-cutpoint -blackbox
 cutpoint */w:*anyconst_*
 chtype -set $anyconst */t:$anyseq
 cutpoint */w:*anyseq_*
+cutpoint -blackbox
 prep -top {top}
 chformal -assume -assume2assert */c:*.*proof.*
 chformal -cover -remove */c:*.*proof.*
