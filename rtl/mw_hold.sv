@@ -114,11 +114,12 @@ module mw_hold #(
   // ---- Free slots ----
   slot_t returned_slot, back_slot;
   logic [SLOTS_LOG2:0] fresh;  // slots that were never handed out begin here
-  logic returned_valid, any_fresh, back_valid, unused_ready, slot_used;
+  logic returned_valid, returned_ready, any_fresh, back_valid, unused_ready, slot_used;
   logic [SLOTS_LOG2:0] unused_free;
   assign any_fresh = !fresh[SLOTS_LOG2];
   assign slot_free = any_fresh || returned_valid;
   assign slot = any_fresh ? fresh[SLOTS_LOG2-1:0] : returned_slot;
+  assign returned_ready = slot_used && !any_fresh;
   always_ff @(posedge clk) begin
     if (slot_used && any_fresh) fresh <= fresh + 1'b1;
     if (rst) fresh <= '0;
@@ -133,7 +134,7 @@ module mw_hold #(
       .in_ready(unused_ready),
       .in_data(back_slot),
       .out_valid(returned_valid),
-      .out_ready(slot_used && !any_fresh),
+      .out_ready(returned_ready),
       .out_data(returned_slot),
       .free(unused_free)
   );
@@ -236,9 +237,14 @@ module mw_hold #(
                 ((time_valid && time_ns >= time_next) || (timed_valid && time_ns >= timed_key));
 
   // ---- Whose turn it is ----
+  logic turn_push, turn_push_timed, turn_timed, turn_pop;
   logic turn_due, turn_valid, turn_active, turn_timer_valid;
   slot_t turn_slot;
   logic [63:0] turn_timer_ns;
+  assign turn_push = take && take_reorder;
+  assign turn_push_timed = !take_delay;
+  assign turn_timed = time_due && timed_joins;
+  assign turn_pop = start && turn_due;
   mw_reorder #(
       .SLOTS_LOG2(SLOTS_LOG2),
       .CONN_W(CONN_W)
@@ -247,21 +253,21 @@ module mw_hold #(
       .rst,
       .time_ns,
       .timeout_ns(reorder_timeout_ns),
-      .push(take && take_reorder),
+      .push(turn_push),
       .push_slot(slot),
       .push_conn(take_conn),
       .push_lane(take_lane),
       .push_after(take_after),
-      .push_timed(!take_delay),
+      .push_timed(turn_push_timed),
       .pass,
       .pass_conn,
-      .timed(time_due && timed_joins),
+      .timed(turn_timed),
       .timed_slot,
       .due(turn_due),
       .out_valid(turn_valid),
       .out_slot(turn_slot),
       .out_passed(start_passed),
-      .pop(start && turn_due),
+      .pop(turn_pop),
       .active(turn_active),
       .timer_valid(turn_timer_valid),
       .timer_ns(turn_timer_ns)

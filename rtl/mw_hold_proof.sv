@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
-// What is stored leaves as it was stored: of each slot the beats, their number and what was kept
-// at the frame's beginning and end are compared, on every release, with what the frame brought,
-// after exactly LATENCY cycles of `go`. A frame leaves as often as it was asked to and no more,
-// a slot is handed out only when the frame before has left for the last time, and a beat is read
-// only when it was written. Frames of the store leave one after the other, each from its first
-// beat to its last. Which frame is due when is not proved here.
+// What is stored leaves as it was stored. Any slot is watched, and any beat of it: on every
+// release of a frame its beats come out first to last, as many as it has, with the data and what
+// was kept at the frame's beginning and end, after exactly LATENCY cycles of `go`; a beat is read
+// only when it was written. Frames of the store leave one after the other.
 //
-// Only bounded, ten clocks from reset, and for a small store: two slots of two beats. They are
-// enough to store, release, copy and hand out a slot again. Times and time-outs are any.
+// A frame leaves as often as it was asked to and no more: until it has, it waits in the queue of
+// times or for its turn, or in both. A slot is handed out only when the frame before has left
+// for the last time, and none is lost: it is fresh, or free, or has a frame in it. Which frame is
+// due when is not proved here.
+//
+// The proofs of mw_fifo, mw_sorted_queue and mw_reorder show what is used of the parts: each gives
+// out what was put in, once; mw_reorder a frame only when it was told that its time has come. The
+// list of free slots does not run over since no slot is in it twice. Bytes and what is kept are
+// only moved; one bit stands for each.
 //
 // Assumed of mw_path: beats of a frame are issued in successive cycles of `go` and written
 // LATENCY cycles of `go` later; of the lane and the store only one issues; the frame is released
 // when it is ready. Of made frames: they come first to last, and fit a slot.
 //
 // uses: mw_fifo mw_sorted_queue mw_reorder
+// any: mw_fifo mw_sorted_queue mw_reorder
 // with: mw_hold: (DATA_W != 64 && DATA_W != 512) || =>
-// with: mw_hold: logic [39:0] wait_ns; => logic [39:0] wait_ns; logic [3:0] anyseq_key; logic anyseq_due;
-// with: mw_hold: .in_key(timed_key) => .in_key(anyseq_key)
-// with: mw_hold: .KEY_W(64) => .KEY_W(4)
-// with: mw_hold: .out_key(time_next) => .out_key()
-// with: mw_hold: && time_ns >= time_next => && anyseq_due
-// with: mw_hold: && time_ns >= timed_key => && anyseq_due
-// with: mw_reorder: logic changed, more; => logic changed, more, anyseq_late;
-// with: mw_reorder: !late && time_ns >= timer_ns => !late && anyseq_late
-// bmc: 10 -GDATA_W=2 -GBEATS_LOG2=1 -GSLOTS_LOG2=1 -GCONN_W=1 -GMETA_W=1 -GEND_W=1
-// cover: 12 -GDATA_W=2 -GBEATS_LOG2=1 -GSLOTS_LOG2=1 -GCONN_W=1 -GMETA_W=1 -GEND_W=1
+// induction: 2 -GDATA_W=1 -GBEATS_LOG2=8 -GSLOTS_LOG2=6 -GCONN_W=1 -GMETA_W=1 -GEND_W=1
+// induction: 2 -GDATA_W=1 -GBEATS_LOG2=11 -GSLOTS_LOG2=6 -GCONN_W=1 -GMETA_W=1 -GEND_W=1
+// cover: 12 -GDATA_W=1 -GBEATS_LOG2=1 -GSLOTS_LOG2=1 -GCONN_W=1 -GMETA_W=1 -GEND_W=1
 // mutant: mw_hold: assign ready = taken == '0 && (turn_valid || !turn_due) => assign ready = turn_valid || !turn_due
 // mutant: mw_hold: && step[Read].last && !step[Read].more => && step[Read].last
 // mutant: mw_hold: && step[Read].last && !step[Read].more => && step[Read].sof && !step[Read].more
@@ -35,6 +34,15 @@
 // mutant: mw_hold: wr_beat <= wr_last ? '0 : wr_beat + 1'b1; => wr_beat <= wr_beat + 1'b1;
 // mutant: mw_hold: !wr_valid && !take && !end_valid && !start && => !wr_valid && !take && !end_valid &&
 // mutant: mw_hold: issuing <= !final_beat; => issuing <= 1'b0;
+// mutant: mw_hold: take_straight)) || start_more || add_end => take_straight)) || add_end
+// mutant: mw_hold: (take && (take_delay || take_straight)) || => (take && take_delay) ||
+// mutant: mw_hold: turn_push_timed = !take_delay => turn_push_timed = 1'b1
+// mutant: mw_hold: wait_value <= {take && take_reorder, => wait_value <= {1'b0,
+// mutant: mw_hold: if (wr_valid && go) begin => if (wr_valid) begin
+// mutant: mw_hold: tail[add_slot] <= {add_at == '0, => tail[add_slot] <= {1'b1,
+// mutant: mw_hold: if (slot_used && any_fresh) fresh => if (slot_used) fresh
+// mutant: mw_hold: time_due && (timed_joins || (start && !turn_due)) => time_due && (timed_joins || start)
+// mutant: mw_hold: valid <= {valid[LATENCY-2:0], issue}; => valid <= {valid[LATENCY-2:0], issuing};
 module mw_hold_proof #(
     parameter int unsigned DATA_W,
     parameter int unsigned BEATS_LOG2,
@@ -76,28 +84,67 @@ module mw_hold_proof #(
     input logic                  start,
     input logic [    META_W-1:0] start_meta,
     input logic                  start_copy,
-    input logic [          15:0] start_passed,
     input logic                  issuing,
     input logic                  out_valid,
     input logic                  out_sof,
     input logic                  out_last,
     input logic [     END_W-1:0] out_info,
     input logic [    DATA_W-1:0] out_data,
-    input logic [SLOTS_LOG2-1:0] chosen
+    // inside
+    input logic [SLOTS_LOG2-1:0] chosen,
+    input logic [  SLOTS_LOG2:0] fresh,
+    input logic                  slot_used,
+    input logic                  returned_valid,
+    input logic                  returned_ready,
+    input logic [SLOTS_LOG2-1:0] returned_slot,
+    input logic                  back_valid,
+    input logic [SLOTS_LOG2-1:0] back_slot,
+    input logic                  wait_valid,
+    input logic [  SLOTS_LOG2:0] wait_value,
+    input logic                  timed_valid,
+    input logic [  SLOTS_LOG2:0] timed_value,
+    input logic                  time_valid,
+    input logic                  time_due,
+    input logic                  timed_out,
+    input logic                  timed_joins,
+    input logic [SLOTS_LOG2-1:0] timed_slot,
+    input logic                  turn_push,
+    input logic                  turn_push_timed,
+    input logic                  turn_timed,
+    input logic                  turn_pop,
+    input logic                  turn_due,
+    input logic                  turn_valid,
+    input logic [SLOTS_LOG2-1:0] turn_slot,
+    input logic [           1:0] taken,
+    input logic                  begun,
+    input logic [SLOTS_LOG2-1:0] begun_slot,
+    input logic                  begun_copy,
+    input logic [           7:0] begun_left,
+    input logic [SLOTS_LOG2-1:0] add_slot_q,
+    input logic [BEATS_LOG2-1:0] add_beat,
+    input logic [BEATS_LOG2-1:0] wr_beat,
+    input logic [SLOTS_LOG2-1:0] rd_slot,
+    input logic [BEATS_LOG2-1:0] rd_beat,
+    input logic [BEATS_LOG2-1:0] rd_final,
+    input logic [     END_W-1:0] rd_info,
+    input logic                  rd_more,
+    input logic [   LATENCY-1:0] valid,
+    input logic [    DATA_W-1:0] first
 );
-  localparam int unsigned Slots = 1 << SLOTS_LOG2;
-  localparam int unsigned Beats = 1 << BEATS_LOG2;
   localparam int unsigned Read = LATENCY - 3;
   typedef logic [SLOTS_LOG2-1:0] slot_t;
   typedef logic [BEATS_LOG2-1:0] index_t;
+  slot_t  anyconst_slot;  // that is watched
+  index_t anyconst_beat;
 
   // ---- The lane: beats of frames that are stored, from issue to writing ----
-  logic in_lane;  // such a frame has begun and not ended
-  logic stored;  // its beat is issued
+  logic   in_lane;  // such a frame has begun and not ended
+  logic   stored;  // its beat is issued
   index_t lane_index, lane_at;
   slot_t lane_slot, lane_to;
   logic [LATENCY:1] way_valid, way_last;
-  slot_t [LATENCY:1] way_slot;
+  slot_t  [LATENCY:1] way_slot;
+  index_t [LATENCY:1] way_at;
   assign stored  = take || (in_lane && go);
   assign lane_at = take ? '0 : lane_index;
   assign lane_to = take ? slot : lane_slot;
@@ -111,6 +158,7 @@ module mw_hold_proof #(
       way_valid <= {way_valid[LATENCY-1:1], stored};
       way_last  <= {way_last[LATENCY-1:1], end_valid};
       way_slot  <= {way_slot[LATENCY-1:1], lane_to};
+      way_at    <= {way_at[LATENCY-1:1], lane_at};
     end
     if (rst) {in_lane, way_valid} <= '0;
   end
@@ -149,142 +197,273 @@ module mw_hold_proof #(
     if (add_valid) assume (add_sof == !in_add && (!(&add_at) || add_last));
   end
 
-  // ---- What each slot holds ----
-  index_t way_index;  // of the beat that is written
+  // ---- What the parts do, of the slot that is watched ----
+  logic free;  // in the list of free slots
+  logic queued, queued_joins;  // in the queue of times
+  logic something;  // the queue of times is not empty
+  logic placed, told;  // waits for others to go by; its time has come
   always_ff @(posedge clk) begin
-    if (go && wr_valid) way_index <= wr_last ? '0 : way_index + 1'b1;
-    if (rst) way_index <= '0;
+    if (returned_ready && returned_slot == anyconst_slot) free <= 1'b0;
+    if (back_valid && back_slot == anyconst_slot) free <= 1'b1;
+    if (time_valid && timed_out && timed_slot == anyconst_slot) queued <= 1'b0;
+    if (timed_valid && timed_value[SLOTS_LOG2-1:0] == anyconst_slot)
+      {queued, queued_joins} <= {1'b1, timed_value[SLOTS_LOG2]};
+    something <= timed_valid || (time_valid && !timed_out);
+    if (turn_timed && timed_slot == anyconst_slot) told <= 1'b1;
+    if (turn_pop && turn_slot == anyconst_slot) placed <= 1'b0;
+    if (turn_push && slot == anyconst_slot) {placed, told} <= {1'b1, turn_push_timed};
+    if (rst) {free, queued, something, placed} <= '0;
   end
-  typedef struct packed {
-    logic                         used;
-    logic [8:0]                   times;        // that the frame is to leave
-    logic                         left;         // it has left before, here or straight
-    logic                         ended;
-    index_t                       final_index;
-    logic [END_W-1:0]             info;
-    logic [META_W-1:0]            meta;
-    logic [Beats-1:0]             written;
-    logic [Beats-1:0][DATA_W-1:0] data;
-  } held_t;
-  held_t [Slots-1:0] held;
+  always_comb begin
+    if (returned_valid && returned_slot == anyconst_slot) assume (free);
+    if (time_valid && timed_slot == anyconst_slot) assume (queued && timed_joins == queued_joins);
+    assume (time_valid || !something);
+    if (turn_due && turn_valid && turn_slot == anyconst_slot) assume (placed && told);
+  end
 
-  // ---- What is released ----
+  // ---- What the slot holds ----
+  logic used, made;
+  logic [8:0] times;  // that the frame is to leave
+  logic left;  // it has left before, here or straight
+  logic ended;
+  index_t final_index;
+  logic [END_W-1:0] info;
+  logic [META_W-1:0] meta;
+  logic written;  // the beat
+  logic [DATA_W-1:0] data;
+
+  // ---- What of it is released ----
   typedef struct packed {
     logic              valid;
     logic              sof;
     logic              last;
     logic              gone;   // the frame leaves for the last time
-    slot_t             slot;
     index_t            index;
     logic [END_W-1:0]  info;
-    logic [DATA_W-1:0] data;
+    logic [DATA_W-1:0] data;   // of the watched beat
   } beat_t;
   beat_t [LATENCY-1:0] beat;
-  slot_t out_slot;  // that is released now
+  logic out_mine, out_gone;  // of the frame that is released now
   index_t out_index;
-  logic out_gone, releases, reads;
-  slot_t  from;
+  logic starts, releases, reads, returns;
   index_t at;
-  assign releases = go && (start || issuing);
-  assign from = issuing ? out_slot : chosen;
+  assign starts = start && chosen == anyconst_slot;
+  assign releases = go && (issuing ? out_mine : starts);
   assign at = issuing ? out_index : '0;
   assign reads = go && beat[Read].valid;
+  assign returns = reads && beat[Read].last && beat[Read].gone;
 
   always_ff @(posedge clk) begin
-    automatic held_t [  Slots-1:0] h = held;
     automatic beat_t [LATENCY-1:0] b = beat;
-    if (take)
-      h[slot] = '{
-          used: 1'b1,
-          times: 9'(take_copies) + 9'(!take_straight),
-          left: take_straight,
-          meta: take_meta,
-          default: '0
-      };
-    if (add && add_sof) h[slot] = '{used: 1'b1, times: 9'd1, meta: add_meta, default: '0};
-    if (end_valid)
-      {h[end_slot].ended, h[end_slot].final_index, h[end_slot].info} = {1'b1, end_index, end_info};
-    if (add && add_last)
-      {h[add_to].ended, h[add_to].final_index, h[add_to].info} = {1'b1, add_at, add_info};
-    if (start) begin
-      h[chosen].times = held[chosen].times - 1'b1;
-      h[chosen].left  = 1'b1;
-    end
     if (go) begin
       for (int i = LATENCY - 1; i > 0; i--) b[i] = beat[i-1];
-      b[Read+1].data = held[beat[Read].slot].data[beat[Read].index];
+      b[Read+1].data = data;
       b[0] = '{
           valid: releases,
           sof: start,
-          last: at == held[from].final_index,
-          gone: issuing ? out_gone : held[from].times == 9'd1,
-          slot: from,
+          last: at == final_index,
+          gone: issuing ? out_gone : times == 9'd1,
           index: at,
-          info: held[from].info,
+          info: info,
           data: '0
       };
-      if (reads && beat[Read].last && beat[Read].gone) h[beat[Read].slot].used = 1'b0;
     end
-    if (releases) begin
-      out_slot  <= from;
+    beat <= b;
+    if (go && (start || issuing)) begin
+      out_mine  <= issuing ? out_mine : starts;
       out_index <= at + 1'b1;
       out_gone  <= b[0].gone;
     end
-    if (go && wr_valid) begin
-      h[wr_slot].data[way_index] = wr_data;
-      h[wr_slot].written[way_index] = 1'b1;
+    if (returns) used <= 1'b0;
+    if (starts) begin
+      times <= times - 1'b1;
+      left  <= 1'b1;
     end
-    if (add) begin
-      h[add_to].data[add_at] = add_data;
-      h[add_to].written[add_at] = 1'b1;
+    if (slot_used && slot == anyconst_slot) begin
+      used <= 1'b1;
+      made <= !take;
+      times <= take ? 9'(take_copies) + 9'(!take_straight) : 9'd1;
+      left <= take && take_straight;
+      meta <= take ? take_meta : add_meta;
+      {ended, written} <= '0;
     end
-    held <= h;
-    beat <= b;
+    if (end_valid && end_slot == anyconst_slot)
+      {ended, final_index, info} <= {1'b1, end_index, end_info};
+    if (add && add_last && add_to == anyconst_slot)
+      {ended, final_index, info} <= {1'b1, add_at, add_info};
+    if (go && wr_valid && wr_slot == anyconst_slot && way_at[LATENCY] == anyconst_beat)
+      {written, data} <= {1'b1, wr_data};
+    if (add && add_to == anyconst_slot && add_at == anyconst_beat)
+      {written, data} <= {1'b1, add_data};
     if (rst) begin
-      for (int s = 0; s < int'(Slots); s++) held[s].used <= 1'b0;
+      used <= 1'b0;
       for (int i = 0; i < int'(LATENCY); i++) beat[i].valid <= 1'b0;
     end
   end
 
-  logic was_go, returned, out_was_made;
-  logic [Slots-1:0] gone_once, by_add;
-  always_ff @(posedge clk) begin
-    was_go <= go && !rst;
-    if (reads && beat[Read].last && beat[Read].gone) gone_once[beat[Read].slot] <= 1'b1;
-    if (add && add_sof) by_add[slot] <= 1'b1;
-    if (take) by_add[slot] <= 1'b0;
-    if (rst) {gone_once, by_add} <= '0;
-  end
-  assign returned = gone_once[slot];
-  assign out_was_made = by_add[beat[LATENCY-1].slot];
-  logic inside_out;
+  logic inside_out, again_used;
   always_ff @(posedge clk) begin
     if (go && out_valid) inside_out <= !out_last;
-    if (rst) inside_out <= 1'b0;
+    if (returns) again_used <= 1'b1;
+    if (rst) {inside_out, again_used} <= '0;
   end
 
+  beat_t shown;
+  assign shown = beat[LATENCY-1];
   always_comb begin
     if (!rst) begin
-      unused : assert (!(take || (add && add_sof)) || !held[slot].used);
-      asked :
-      assert (!start || (held[chosen].used && held[chosen].times != '0 && held[chosen].ended));
-      metas :
-      assert (!start || (start_meta == held[chosen].meta && start_copy == held[chosen].left));
-      written : assert (!reads || held[beat[Read].slot].written[beat[Read].index]);
-      owned : assert (!reads || held[beat[Read].slot].used);
-      goes_on : assert (issuing == (beat[0].valid && !beat[0].last) || !was_go);
-      order : assert (out_valid == beat[LATENCY-1].valid);
+      unused : assert (!(slot_used && slot == anyconst_slot) || !used);
+      kept : assert (fresh > (SLOTS_LOG2 + 1)'(anyconst_slot) ? used != free : !used && !free);
+      once : assert (!(back_valid && back_slot == anyconst_slot) || !free);
+      asked : assert (!starts || (used && times != '0 && ended));
+      all : assert (!(back_valid && back_slot == anyconst_slot) || (returns && times == '0));
+      metas : assert (!starts || (start_meta == meta && start_copy == left));
+      written_first : assert (!reads || beat[Read].index != anyconst_beat || written);
+      owned : assert (!reads || used);
+      goes_on : assert (!beat[0].valid || issuing == !beat[0].last);
+      order : assert (!shown.valid || out_valid);
+      only : assert (!out_valid || mw_hold.step[LATENCY-1].slot != anyconst_slot || shown.valid);
       content :
-      assert (!out_valid || (out_data == beat[LATENCY-1].data && out_sof == beat[LATENCY-1].sof &&
-                             out_last == beat[LATENCY-1].last));
-      infos : assert (!out_valid || !out_last || out_info == beat[LATENCY-1].info);
+      assert (!shown.valid || (out_sof == shown.sof && out_last == shown.last &&
+                               (!out_last || out_info == shown.info)));
+      bytes : assert (!shown.valid || shown.index != anyconst_beat || out_data == shown.data);
       grammar : assert (!out_valid || out_sof == !inside_out);
 
-      again :
-      cover (out_valid && out_last && !out_sof && held[beat[LATENCY-1].slot].left && issuing);
-      handed_out_again : cover (take && returned);
-      waits_its_turn : cover (start && mw_hold.turn_due && start_passed == 16'd2);
-      made : cover (out_valid && out_last && !out_sof && out_was_made);
+      again : cover (shown.valid && out_last && !out_sof && left && issuing && out_mine);
+      handed_out_again : cover (take && slot == anyconst_slot && again_used);
+      waits_its_turn : cover (starts && turn_due && placed && told);
+      made_one : cover (shown.valid && out_last && !out_sof && made);
+    end
+  end
+
+  // ---- For the induction: where the frame is ----
+  localparam int signed Last = int'(LATENCY);
+  logic in_wait, in_timed, in_queue, joins, begun_mine, lane_mine, add_mine, in_way;
+  logic [  LATENCY:1] way_mine;
+  logic [LATENCY-1:0] step_mine;
+  assign in_wait = wait_valid && wait_value[SLOTS_LOG2-1:0] == anyconst_slot;
+  assign in_timed = timed_valid && timed_value[SLOTS_LOG2-1:0] == anyconst_slot;
+  assign in_queue = in_wait || in_timed || queued;
+  assign joins = (in_wait && wait_value[SLOTS_LOG2]) ||
+      (in_timed && timed_value[SLOTS_LOG2]) || (queued && queued_joins);
+  assign begun_mine = begun && begun_slot == anyconst_slot;
+  assign lane_mine = in_lane && lane_slot == anyconst_slot;
+  assign add_mine = in_add && add_slot == anyconst_slot;
+  always_comb begin
+    in_way = 1'b0;
+    for (int k = 1; k <= Last; k++) begin
+      way_mine[k] = way_valid[k] && way_slot[k] == anyconst_slot;
+      if (way_mine[k] && way_at[k] == anyconst_beat) in_way = 1'b1;
+    end
+    for (int i = 0; i < Last; i++) step_mine[i] = valid[i] && mw_hold.step[i].slot == anyconst_slot;
+  end
+  // Of each place on the ways, whether what is said below holds.
+  logic [LATENCY:1] way_ok, way_mine_ok;
+  logic [LATENCY-1:0] step_sof_ok, step_next_ok, step_ok, step_of_ok, gone_ok;
+  always_comb begin
+    way_ok = '1;
+    way_mine_ok = '1;
+    for (int k = 1; k <= Last; k++) begin
+      if (k < Last)
+        way_ok[k] = way_valid[k+1] && !way_last[k+1] ?
+            way_valid[k] && way_slot[k] == way_slot[k+1] && way_at[k] == way_at[k+1] + 1'b1 &&
+                way_at[k] != '0 : !way_valid[k] || way_at[k] == '0;
+      // A beat is read after it was written: what is released keeps its distance.
+      if (way_mine[k]) begin
+        way_mine_ok[k] = used && !made && way_last[k] == (ended && way_at[k] == final_index) &&
+            (ended ? way_at[k] <= final_index : lane_mine) &&
+            (!issuing || rd_slot != anyconst_slot ||
+             32'(rd_beat) + 32'd2 < 32'(way_at[k]) + 32'(k));
+        for (int j = 0; j <= int'(Read); j++)
+        if (step_mine[j] && 32'(mw_hold.step[j].beat) + 32'd3 + 32'(j) >= 32'(way_at[k]) + 32'(k))
+          way_mine_ok[k] = 1'b0;
+        for (int j = 1; j < k; j++) if (way_mine[j] && way_last[k]) way_mine_ok[k] = 1'b0;
+      end
+    end
+    for (int i = 0; i < Last; i++) begin
+      step_sof_ok[i] = !valid[i] || mw_hold.step[i].sof == !(i == Last - 1 ? inside_out :
+          valid[(i+1)%Last] && !mw_hold.step[(i+1)%Last].last);
+      step_next_ok[i] = !valid[i] || mw_hold.step[i].last || (i == 0 ? issuing : valid[(i+Last-1)%Last]);
+      step_ok[i] = step_mine[i] == beat[i].valid && (!beat[i].valid ||
+          (mw_hold.step[i].sof == beat[i].sof &&
+           mw_hold.step[i].last == beat[i].last && mw_hold.step[i].beat == beat[i].index &&
+           (!beat[i].last || (mw_hold.step[i].info == beat[i].info &&
+                              mw_hold.step[i].more == !beat[i].gone))));
+      // Until it is read.
+      step_of_ok[i] = i > int'(Read) || !beat[i].valid || (used && ended &&
+          beat[i].index <= final_index && beat[i].last == (beat[i].index == final_index));
+      // The release that is the last of all is the youngest one.
+      gone_ok[i] = 1'b1;
+      if (i <= int'(Read) && beat[i].valid && beat[i].gone) begin
+        gone_ok[i] = times == '0;
+        for (int j = 0; j < i; j++)
+        if (beat[j].valid && (beat[i].last || !beat[j].gone)) gone_ok[i] = 1'b0;
+      end
+    end
+  end
+  always_comb begin
+    if (!rst) begin
+      aux_once : assert (32'(in_wait) + 32'(in_timed) + 32'(queued) <= 1);
+      // It waits where it was put until it has left for the last time.
+      waits :
+      assert (used && times != '0 && !add_mine ?
+              (in_queue ? joins == placed && !(placed && told) : placed && told) :
+              !in_queue && !placed);
+      aux_due : assert (!time_due || something);
+      // The lane's beats on their way.
+      aux_lane :
+      assert (!in_lane || (way_valid[1] && !way_last[1] && lane_index != '0 && !issuing &&
+                           way_slot[1] == lane_slot && way_at[1] + 1'b1 == lane_index));
+      aux_way : assert (way_ok == '1);
+      aux_way_open : assert (!way_valid[1] || way_last[1] || in_lane);
+      aux_wr_beat : assert (wr_beat == (way_valid[LATENCY] ? way_at[LATENCY] : '0));
+      aux_taken :
+      assert (taken == {way_valid[2] && way_at[2] == '0, way_valid[1] && way_at[1] == '0});
+      aux_way_mine : assert (way_mine_ok == '1);
+      // What the slot has.
+      aux_lane_mine : assert (!lane_mine || (used && !ended && !add_mine));
+      aux_add_mine : assert (!add_mine || (used && !ended && made));
+      aux_add :
+      assert (!in_add || (add_slot_q == add_slot && add_beat == add_index && add_index != '0));
+      aux_ended : assert (!used || ended || lane_mine || add_mine);
+      if (used) begin
+        aux_meta : assert (mw_hold.meta[anyconst_slot] == meta);
+        aux_tail :
+        assert (!ended || mw_hold.tail[anyconst_slot] == {final_index == '0, final_index, info});
+        aux_times : assert (times <= 9'd256);
+        aux_again :
+        assert (times == '0 || (begun_mine ?
+                begun_copy == left && begun_left == 8'(times - 1'b1) :
+                {mw_hold.again[anyconst_slot].copy, mw_hold.again[anyconst_slot].more,
+                 mw_hold.again[anyconst_slot].left} == {left, times != 9'd1, 8'(times - 1'b1)}));
+        aux_data : assert (!written || mw_hold.mem[{anyconst_slot, anyconst_beat}] == data);
+        aux_written :
+        assert (written == ((ended ? anyconst_beat <= final_index :
+                             lane_mine ? anyconst_beat < lane_index :
+                             anyconst_beat < add_index) && !in_way));
+      end
+      // What is released.
+      if (issuing) begin
+        aux_issuing :
+        assert (valid[0] && mw_hold.step[0].slot == rd_slot && !mw_hold.step[0].last &&
+                out_mine == (rd_slot == anyconst_slot));
+        aux_issuing_mine :
+        assert (!out_mine || (used && ended && rd_final == final_index && rd_info == info &&
+                              rd_beat == out_index && rd_beat != '0 && rd_beat <= rd_final &&
+                              rd_more == (times != '0) && out_gone == !rd_more &&
+                              beat[0].gone == out_gone && beat[0].index + 1'b1 == rd_beat));
+      end
+      aux_step_sof : assert (step_sof_ok == '1);
+      aux_step_next : assert (step_next_ok == '1);
+      aux_step : assert (step_ok == '1);
+      aux_step_of : assert (step_of_ok == '1);
+      aux_gone : assert (gone_ok == '1);
+      aux_not_gone :
+      assert (!used || times != '0 || (beat[0].valid && beat[0].gone) ||
+              (beat[1].valid && beat[1].last && beat[1].gone));
+      aux_inside : assert (!inside_out || valid[LATENCY-1]);
+      aux_first :
+      assert (!beat[2].valid || beat[2].index != anyconst_beat || first == beat[2].data);
     end
   end
 endmodule
