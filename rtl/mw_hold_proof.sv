@@ -163,19 +163,21 @@ module mw_hold_proof #(
     if (rst) {in_lane, way_valid} <= '0;
   end
   always_comb begin
-    if (take) begin
-      assume (go && slot_free && !in_lane && !issuing && !start && !rst);
-      assume (take_straight ? take_copies != '0 && !take_delay && !take_reorder
-                            : take_delay || take_reorder);
-      assume (pass == take_straight && take_after != '0);
+    if (!rst) begin
+      if (take) begin
+        assume (go && slot_free && !in_lane && !issuing && !start);
+        assume (take_straight ? take_copies != '0 && !take_delay && !take_reorder
+                              : take_delay || take_reorder);
+        assume (pass == take_straight && (!take_reorder || take_after != '0));
+      end
+      if (pass) assume (go && !issuing && !start && !in_lane);
+      assume (!end_valid || stored);
+      if (end_valid) assume (end_slot == lane_to && end_index == lane_at);
+      if (stored && &lane_at) assume (end_valid);
+      assume (wr_valid == way_valid[LATENCY]);
+      if (wr_valid) assume (wr_slot == way_slot[LATENCY] && wr_last == way_last[LATENCY]);
+      if (start) assume (go && due && ready && !in_lane && !issuing);
     end
-    if (pass) assume (go && !issuing && !start && !in_lane);
-    assume (!end_valid || stored);
-    if (end_valid) assume (end_slot == lane_to && end_index == lane_at);
-    if (stored && &lane_at) assume (end_valid);
-    assume (wr_valid == way_valid[LATENCY]);
-    if (wr_valid) assume (wr_slot == way_slot[LATENCY] && wr_last == way_last[LATENCY]);
-    if (start) assume (go && due && ready && !in_lane && !issuing);
   end
 
   // ---- Made frames ----
@@ -194,7 +196,7 @@ module mw_hold_proof #(
     if (rst) in_add <= 1'b0;
   end
   always_comb begin
-    if (add_valid) assume (add_sof == !in_add && (!(&add_at) || add_last));
+    if (!rst && add_valid) assume (add_sof == !in_add && (!(&add_at) || add_last));
   end
 
   // ---- What the parts do, of the slot that is watched ----
@@ -215,10 +217,12 @@ module mw_hold_proof #(
     if (rst) {free, queued, something, placed} <= '0;
   end
   always_comb begin
-    if (returned_valid && returned_slot == anyconst_slot) assume (free);
-    if (time_valid && timed_slot == anyconst_slot) assume (queued && timed_joins == queued_joins);
-    assume (time_valid || !something);
-    if (turn_due && turn_valid && turn_slot == anyconst_slot) assume (placed && told);
+    if (returned_valid && returned_slot == anyconst_slot) part_free : assume (free);
+    if (time_valid && timed_slot == anyconst_slot)
+      part_timed : assume (queued && timed_joins == queued_joins);
+    part_shown : assume (time_valid || !something);
+    if (turn_due && turn_valid && turn_slot == anyconst_slot)
+      part_turn : assume (placed && told);
   end
 
   // ---- What the slot holds ----

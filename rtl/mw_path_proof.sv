@@ -14,11 +14,13 @@
 // mw_mend, the order of the store and the slots of it have any behaviour. The data decides nothing
 // here; zeros stand for it.
 //
-// uses: mw_fifo mw_fifo_proof mw_act mw_hold mw_egress mw_egress_proof mw_ram mw_crc32_change mw_mend mw_sorted_queue mw_reorder
+// uses: mw_fifo mw_fifo_proof mw_act mw_hold mw_hold_proof mw_egress mw_egress_proof mw_ram mw_crc32_change mw_mend mw_sorted_queue mw_reorder
 // any: mw_mend mw_sorted_queue mw_reorder
 // with: mw_path: .in_data({in_captured, in_last, in_data}) => .in_data({in_captured, in_last, DATA_W'(0)})
 // with: mw_path: .main_data(act_data) => .main_data('0)
 // with: mw_path: .held_data, => .held_data('0),
+// with: mw_path: .wr_data(act_data), => .wr_data('0),
+// with: mw_path: .add_data, => .add_data('0),
 // induction: 2 -GDATA_W=64
 // induction: 2 -GDATA_W=512
 // cover: 11 -GDATA_W=512 -GPREFILL=2 -GINFLIGHT_LOG2=4 -GDELAY_SLOTS_LOG2=1
@@ -50,6 +52,9 @@ module mw_path_proof
     input logic [   DATA_W/8-1:0] in_keep,
     input logic                   admit,
     input logic                   v_valid,
+    input logic                   add_valid,
+    input logic                   add_sof,
+    input logic                   add_last,
     input logic                   cnt_dropped,
     input logic                   cnt_tx_frame,
     // inside
@@ -115,6 +120,10 @@ module mw_path_proof
       if (f_valid && f_last) assume (l_valid);
       if (f_valid && l_valid)
         assume (f_last == (out_beats == 11'((l_length - 1'b1) >> $clog2(Bytes))));
+      if (f_valid && 32'(out_beats) == MaxBeats - 1) assume (f_last);
+      if (add_valid)
+        assume (add_sof == !mw_path.i_hold.proof.in_add &&
+                (!(&mw_path.i_hold.proof.add_at) || add_last));
       if (l_valid) assume (l_length != '0 && 32'(l_length) <= MaxFrame);
     end
   end
@@ -161,6 +170,15 @@ module mw_path_proof
       end
     end
   end
+  logic [3:0] way_ok;
+  always_comb begin
+    for (int i = 0; i < 4; i++)
+    way_ok[i] = mw_path.i_hold.proof.way_valid[i+1] ==
+        (mw_path.i_act.valid[i] && tag[i][DELAY_SLOTS_LOG2+1]) &&
+        (!mw_path.i_hold.proof.way_valid[i+1] ||
+         (mw_path.i_hold.proof.way_last[i+1] == tag[i][TagW-2] &&
+          mw_path.i_hold.proof.way_slot[i+1] == tag[i][DELAY_SLOTS_LOG2-1:0]));
+  end
   always_comb begin
     mid[4] = mw_path.i_egress.proof.inside_in;
     for (int i = 3; i >= 0; i--) mid[i] = is_valid[i] ? !is_last[i] : mid[i+1];
@@ -198,8 +216,16 @@ module mw_path_proof
               mw_path.index <= 11'((mw_path.length - 1'b1) >> $clog2(
           Bytes
       )));
-      aux_out_beats : assert (inside_out || out_beats == '0);
+      aux_out_beats : assert (inside_out ? 32'(out_beats) < MaxBeats : out_beats == '0);
+      aux_pads : assert (!padding || 32'(mw_path.index) < (MinFrame + Bytes - 1) / Bytes);
       aux_plan : assert (!(in_frame || cutting) || (plan_valid && !plan_drop));
+      aux_in_lane :
+      assert (mw_path.i_hold.proof.in_lane == (in_frame && mw_path.store_q));
+      if (mw_path.i_hold.proof.in_lane)
+        aux_lane : assert (mw_path.i_hold.proof.lane_slot == mw_path.slot_q &&
+            32'(mw_path.i_hold.proof.lane_index) == 32'(mw_path.index) &&
+            32'(mw_path.index) < MaxBeats);
+      aux_way : assert (way_ok == '1);
       aux_aside : assert (!in_frame || !aside_q || store_before);
       aux_padding : assert (!padding || (in_frame && (inside_out == cutting)));
       aux_inside : assert (!in_frame || padding || (inside_out && !cutting));

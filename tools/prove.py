@@ -20,7 +20,8 @@ A signal of a proof named `anyseq_*` has any value in every clock, one named `an
 one value, any, in all of them. Assertions named `aux_*` only make the others inductive, and do
 not count against mutants, nor do those of proofs inside the module. Each run begins with a clock
 of reset, which can come again at any time. What a module assumes of its user is assumed only
-while it is at the top; where it is inside another it is an obligation of that one.
+while it is at the top; where it is inside another it is an obligation of that one. Assumptions named
+`part_*` say what its own parts do, as their proofs show, and hold there, too.
 
 A proof holds when all runs pass, all cover statements are reached and all mutants fail. The
 exit status is 0 only if proofs ran and all hold.
@@ -28,6 +29,7 @@ exit status is 0 only if proofs ran and all hold.
 import argparse
 import concurrent.futures
 import dataclasses
+import itertools
 import os
 import pathlib
 import re
@@ -53,12 +55,13 @@ timeout {limit}
 smtbmc bitwuzla
 [script]
 read_slang --threads 1 --top {top} {boxes} {parameters} {files}
+select -assert-none */t:$check */r:FLAVOR=assume %i */c:*proof.* %d
 cutpoint */w:*anyconst_*
 chtype -set $anyconst */t:$anyseq
 cutpoint */w:*anyseq_*
 cutpoint -blackbox
 prep -top {top}
-chformal -assume -assume2assert */c:*.*proof.*
+chformal -assume -assume2assert */c:*.*proof.* */c:*proof.part_* %d
 chformal -cover -remove */c:*.*proof.*
 {prune}
 fminit -seq rst 1'1,1'z {top}
@@ -94,7 +97,10 @@ class Run:
                 return "ERROR", f"ERROR: `{old}` is not exactly once in rtl/{file}.sv"
             texts[f"{file}.sv"] = texts[f"{file}.sv"].replace(old, new)
         for name, text in texts.items():
-            (work / name).write_text(text)
+            # Without a label a statement has no path by which it is known whose it is.
+            count = itertools.count()
+            (work / name).write_text(re.sub(r"(?<!: )\bassume \(", lambda _: f"assumed_{next(count)} : assume (", text)
+                                     if name.endswith("_proof.sv") else text)
         (work / "run.sby").write_text(SBY.format(
             mode=MODES[self.kind], depth=self.depth, limit=limit, top=self.top, parameters=self.parameters,
             files=" ".join(self.files), lines="\n".join(self.files),
