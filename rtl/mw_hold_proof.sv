@@ -221,8 +221,7 @@ module mw_hold_proof #(
     if (time_valid && timed_slot == anyconst_slot)
       part_timed : assume (queued && timed_joins == queued_joins);
     part_shown : assume (time_valid || !something);
-    if (turn_due && turn_valid && turn_slot == anyconst_slot)
-      part_turn : assume (placed && told);
+    if (turn_due && turn_valid && turn_slot == anyconst_slot) part_turn : assume (placed && told);
   end
 
   // ---- What the slot holds ----

@@ -6,13 +6,16 @@
 // those that came in are those that wait, that were issued and that were counted as dropped. An
 // issued frame goes straight, or is stored, or both; all its beats go the same way. Frames that
 // go straight and frames of the store never mix: the MAC gets one after the other, each from its
-// first beat to its last, and as many as were issued straight and released. The proofs of mw_fifo,
-// mw_act, mw_hold and mw_egress say that a beat is not changed or doubled on these ways.
+// first beat to its last, and as many as were issued straight and released. Once begun, a frame
+// never runs dry. The proofs of mw_fifo, mw_act, mw_hold and mw_egress say that a beat is not
+// changed or doubled on these ways; what they assume of mw_path is asserted.
 //
-// Assumed: what the proof of mw_ingress shows of its frames; verdicts come for frames that came;
-// a frame does not run dry once it was begun; with a frame's last beat its length is there.
-// mw_mend, the order of the store and the slots of it have any behaviour. The data decides nothing
-// here; zeros stand for it.
+// Assumed: what the proof of mw_ingress shows of its frames; that their beats come in three of
+// five clocks at least, no more than four beats behind, as they do of a MAC of 100GbE; verdicts
+// come for frames that came; made frames come first to last, and fit a slot. What is in the FIFO of
+// beats is what came and did not leave, and with a frame's last beat its length is there, as the
+// proof of mw_fifo says of each. mw_mend and the order of the store have any behaviour. The data
+// decides nothing here; zeros stand for it.
 //
 // uses: mw_fifo mw_fifo_proof mw_act mw_hold mw_hold_proof mw_egress mw_egress_proof mw_ram mw_crc32_change mw_mend mw_sorted_queue mw_reorder
 // any: mw_mend mw_sorted_queue mw_reorder
@@ -35,12 +38,14 @@
 // mutant: mw_path: inflight <= begun ? inflight + 1'b1 : inflight - 1'b1; => inflight <= inflight + 1'b1;
 // mutant: mw_path: assign store = sof ? plan_store && slot_free : store_q => assign store = plan_store && slot_free
 // mutant: mw_path: assign aside = sof ? plan_held && slot_free => assign aside = sof ? plan_held
+// mutant: mw_path: (l_valid || 32'(f_free) <= Fifo - PREFILL) => (l_valid || 32'(f_free) < Fifo)
 // mutant: mw_path: (issue && sof && !aside)), => (issue && sof)),
 module mw_path_proof
   import mw_pkg::*;
 #(
     parameter int unsigned DATA_W,
     parameter int unsigned FIFO_LOG2,
+    parameter int unsigned PREFILL,
     parameter int unsigned INFLIGHT_LOG2,
     parameter int unsigned DELAY_SLOTS_LOG2
 ) (
@@ -87,10 +92,15 @@ module mw_path_proof
   localparam int unsigned Bytes = DATA_W / 8;
   localparam int unsigned MaxBeats = MaxFrame / Bytes;
 
+  localparam int unsigned Fifo = 1 << FIFO_LOG2;
+  // How far a frame's beats may fall behind three in five clocks, in fifths of a beat.
+  localparam int unsigned MaxLag = 5 * 4;
+
   // ---- What comes in ----
   logic inside_in, admitted;  // admit was high in the clock before
   logic [10:0] beats;  // of the frame that comes in
   logic [31:0] begun, ended, verdicts;
+  logic [5:0] lag;
   always_ff @(posedge clk) begin
     admitted <= admit;
     if (in_valid) begin
@@ -100,6 +110,9 @@ module mw_path_proof
     begun <= begun + 32'(in_valid && in_sof);
     ended <= ended + 32'(in_valid && in_last);
     verdicts <= verdicts + 32'(v_valid);
+    if (!inside_in) lag <= '0;
+    else if (in_valid) lag <= lag < 6'd2 ? '0 : lag - 6'd2;
+    else lag <= lag + 6'd3;
     if (rst) {inside_in, admitted, begun, ended, verdicts} <= '0;
   end
   logic [10:0] out_beats;  // of the frame at the head, that have left the FIFO
@@ -116,7 +129,7 @@ module mw_path_proof
           else assume (32'(beats) < MaxBeats);
       end
       if (v_valid) assume (begun != verdicts);
-      if (issue && !padding) assume (f_valid);
+      if (inside_in) assume (32'(lag) <= MaxLag);
       if (f_valid && f_last) assume (l_valid);
       if (f_valid && l_valid)
         assume (f_last == (out_beats == 11'((l_length - 1'b1) >> $clog2(Bytes))));
@@ -132,15 +145,27 @@ module mw_path_proof
   logic inside_out;  // the last beat that left was not its frame's last
   logic dropping;  // it was dropped
   logic [31:0] done, issued, straight, released, dropped, sent;
+  logic [31:0] gone;  // last beats that left the FIFO
   always_ff @(posedge clk) begin
     if (f_pop) {inside_out, dropping} <= {!f_last, drop};
     done <= done + 32'(frame_done);
+    gone <= gone + 32'(f_pop && f_last);
     issued <= issued + 32'(issue && !in_frame);
     straight <= straight + 32'(issue && !in_frame && !aside);
     released <= released + 32'(held_start);
     dropped <= dropped + 32'(drop && f_last);
     sent <= sent + 32'(cnt_tx_frame);
-    if (rst) {inside_out, dropping, done, issued, straight, released, dropped, sent} <= '0;
+    if (rst) {inside_out, dropping, done, gone, issued, straight, released, dropped, sent} <= '0;
+  end
+  // What is in the FIFO is what came and did not leave.
+  logic [31:0] ends;  // last beats in it
+  assign ends = ended - gone;
+  always_comb begin
+    if (!rst) begin
+      part_ends : assume (ends <= Fifo - 32'(f_free));
+      if (f_valid && ends == Fifo - 32'(f_free)) part_all_last : assume (f_last);
+      if (32'(f_free) == Fifo) part_empty : assume (inside_out == inside_in);
+    end
   end
   logic in_frame_before;
   always_ff @(posedge clk) in_frame_before <= in_frame && !rst;
@@ -193,6 +218,7 @@ module mw_path_proof
       assert (!inside_out || (dropping ? plan_valid && plan_drop && !in_frame :
                               in_frame || cutting));
       pops : assert (!f_pop || f_valid);
+      never_dry : assert (!issue || padding || f_valid);
       one_frame : assert (!issue || !in_frame || padding || inside_out);
       one_way : assert (!issue || !in_frame || (store == store_before && aside == aside_q));
       somewhere : assert (!issue || !aside || store);
@@ -219,10 +245,10 @@ module mw_path_proof
       aux_out_beats : assert (inside_out ? 32'(out_beats) < MaxBeats : out_beats == '0);
       aux_pads : assert (!padding || 32'(mw_path.index) < (MinFrame + Bytes - 1) / Bytes);
       aux_plan : assert (!(in_frame || cutting) || (plan_valid && !plan_drop));
-      aux_in_lane :
-      assert (mw_path.i_hold.proof.in_lane == (in_frame && mw_path.store_q));
+      aux_in_lane : assert (mw_path.i_hold.proof.in_lane == (in_frame && mw_path.store_q));
       if (mw_path.i_hold.proof.in_lane)
-        aux_lane : assert (mw_path.i_hold.proof.lane_slot == mw_path.slot_q &&
+        aux_lane :
+        assert (mw_path.i_hold.proof.lane_slot == mw_path.slot_q &&
             32'(mw_path.i_hold.proof.lane_index) == 32'(mw_path.index) &&
             32'(mw_path.index) < MaxBeats);
       aux_way : assert (way_ok == '1);
@@ -239,6 +265,11 @@ module mw_path_proof
       assert (inflight <= (INFLIGHT_LOG2 + 1)'(1 << INFLIGHT_LOG2) && 32'(inflight) >= 32'(inside_in));
       aux_few : assert (!room || 32'(inflight) <= (1 << INFLIGHT_LOG2) - 3);
       aux_fewer : assert (!admitted || 32'(inflight) <= (1 << INFLIGHT_LOG2) - 2);
+      aux_gone : assert (gone == done + 32'(padding && !cutting));
+      if (in_frame && !padding && mw_path.i_lengths.proof.count == '0)
+        aux_ahead :
+        assert (5 * (Fifo - 32'(f_free)) + 32'(lag) + 2 * 32'(mw_path.index) >= 5 * PREFILL);
+      aux_shown : assert (f_valid || 32'(f_free) >= Fifo - 1);
       aux_lengths : assert (32'(mw_path.i_lengths.proof.count) + 32'(inside_in) == 32'(inflight));
       aux_verdicts :
       assert (32'(mw_path.i_verdicts.proof.count) + 32'(plan_valid) == verdicts - done);
@@ -258,6 +289,7 @@ endmodule
 bind mw_path mw_path_proof #(
     .DATA_W(DATA_W),
     .FIFO_LOG2(FIFO_LOG2),
+    .PREFILL(PREFILL),
     .INFLIGHT_LOG2(INFLIGHT_LOG2),
     .DELAY_SLOTS_LOG2(DELAY_SLOTS_LOG2)
 ) proof (.*);
