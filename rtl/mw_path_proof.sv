@@ -7,7 +7,7 @@
 // issued frame goes straight, or is stored, or both; all its beats go the same way. Frames that
 // go straight and frames of the store never mix: the MAC gets one after the other, each from its
 // first beat to its last, and as many as were issued straight and released. Once begun, a frame
-// never runs dry. The proofs of mw_fifo, mw_act, mw_hold and mw_egress say that a beat is not
+// never runs dry. The beginnings that mw_inject is shown come first beat to last. The proofs of mw_fifo, mw_act, mw_hold and mw_egress say that a beat is not
 // changed or doubled on these ways; what they assume of mw_path is asserted.
 //
 // Assumed: what the proof of mw_ingress shows of its frames; that their beats come in three of
@@ -39,6 +39,7 @@
 // mutant: mw_path: assign store = sof ? plan_store && slot_free : store_q => assign store = plan_store && slot_free
 // mutant: mw_path: assign aside = sof ? plan_held && slot_free => assign aside = sof ? plan_held
 // mutant: mw_path: (l_valid || 32'(f_free) <= Fifo - PREFILL) => (l_valid || 32'(f_free) < Fifo)
+// mutant: mw_path: seen_last <= f_last || popped => seen_last <= popped
 // mutant: mw_path: (issue && sof && !aside)), => (issue && sof)),
 module mw_path_proof
   import mw_pkg::*;
@@ -57,6 +58,9 @@ module mw_path_proof
     input logic [   DATA_W/8-1:0] in_keep,
     input logic                   admit,
     input logic                   v_valid,
+    input logic                   seen_valid,
+    input logic                   seen_sof,
+    input logic                   seen_last,
     input logic                   add_valid,
     input logic                   add_sof,
     input logic                   add_last,
@@ -157,6 +161,17 @@ module mw_path_proof
     sent <= sent + 32'(cnt_tx_frame);
     if (rst) {inside_out, dropping, done, gone, issued, straight, released, dropped, sent} <= '0;
   end
+  // What mw_inject is shown of a frame, and what it will have been shown with this clock.
+  localparam int unsigned SeenBeats = SeenBytes / Bytes;
+  logic inside_seen, in_seen;
+  logic [$clog2(SeenBeats):0] seen_beats, seen_count;
+  assign in_seen = seen_valid ? !seen_last : inside_seen;
+  assign seen_count = (seen_sof ? '0 : seen_beats) + 1'b1;
+  always_ff @(posedge clk) begin
+    inside_seen <= in_seen && !rst;
+    if (seen_valid) seen_beats <= seen_count;
+  end
+
   // What is in the FIFO is what came and did not leave.
   logic [31:0] ends;  // last beats in it
   assign ends = ended - gone;
@@ -218,6 +233,9 @@ module mw_path_proof
       assert (!inside_out || (dropping ? plan_valid && plan_drop && !in_frame :
                               in_frame || cutting));
       pops : assert (!f_pop || f_valid);
+      seen_whole :
+      assert (!seen_valid || (seen_sof == !inside_seen &&
+                              (seen_last || 32'(seen_count) < SeenBeats)));
       never_dry : assert (!issue || padding || f_valid);
       one_frame : assert (!issue || !in_frame || padding || inside_out);
       one_way : assert (!issue || !in_frame || (store == store_before && aside == aside_q));
@@ -265,6 +283,14 @@ module mw_path_proof
       assert (inflight <= (INFLIGHT_LOG2 + 1)'(1 << INFLIGHT_LOG2) && 32'(inflight) >= 32'(inside_in));
       aux_few : assert (!room || 32'(inflight) <= (1 << INFLIGHT_LOG2) - 3);
       aux_fewer : assert (!admitted || 32'(inflight) <= (1 << INFLIGHT_LOG2) - 2);
+      aux_popped :
+      assert (inside_out ? mw_path.popped != '0 && 32'(mw_path.popped) <= SeenBeats :
+              mw_path.popped == '0);
+      aux_seen :
+      assert (in_seen == (inside_out && mw_path.plan_action.inject &&
+                                     32'(mw_path.popped) != SeenBeats));
+      aux_seen_beats :
+      assert (!in_seen || (seen_valid ? seen_count : seen_beats) == mw_path.popped);
       aux_gone : assert (gone == done + 32'(padding && !cutting));
       if (in_frame && !padding && mw_path.i_lengths.proof.count == '0)
         aux_ahead :
