@@ -6,11 +6,12 @@ For UltraScale+ (yosys, `synth_xilinx -family xcup`): LUTs, flip-flops, block RA
 depth, the longest path in cells between registers. There is no placer for this family here, so
 that these are no post-route figures. For ECP5 (yosys, nextpnr): the same, and the clock that the
 block reaches when it is placed and routed on its own in an 85k part of speed 8, its ports left
-open.
+open. That depends on luck: the one netlist is placed from several seeds, and the median and the
+range are told.
 
 A block is what lies below its module, with the parameters that it has in the core; those of SMALL have
-smaller tables in the ECP5. What came of a block is kept in target/synth, and used again as long as its
-RTL stays as it is. The exit status is 0 only if every block that was asked for was synthesized; one
+smaller tables in the ECP5. What came of a block is kept in target/synth, each seed's clock by itself, and
+used again as long as its RTL stays as it is. The exit status is 0 only if every block that was asked for was synthesized; one
 that could not be routed is told as such.
 """
 import argparse
@@ -21,6 +22,7 @@ import os
 import pathlib
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 
@@ -29,6 +31,8 @@ RTL = ROOT / "rtl"
 OUT = ROOT / "target" / "synth"
 BIN = ROOT / ".tools/venv/bin"
 TARGET_MHZ = 156.25
+ROUTE = ["--85k", "--speed", "8", "--package", "CABGA756", "--json", "net.json", "--out-of-context",
+         "--freq", str(TARGET_MHZ), "--timing-allow-fail"]
 MARK = "<!-- From here on written by `make synth`. -->\n"
 # Takes cells that hold a state out of the selection of those that a path goes through.
 CLOCKED = {family: " ".join(f"*/t:{cell} %d" for cell in cells.split()) for family, cells in (
@@ -78,24 +82,26 @@ def sources(name):
                 sys.exit("synth: rtl/mw_ram.sv does not begin at zero as this program expects")
             text = text.replace(INITIAL, "")
         texts[f"{module}.sv"] = text
-        found += sorted({m for m in re.findall(r"\bmw_\w+", text) if m in paths} - set(found))
+        # A module that a comment names is not below this one.
+        code = re.sub(r"//.*", "", text)
+        found += sorted({m for m in re.findall(r"\bmw_\w+", code) if m in paths} - set(found))
     return texts
 
 
-def call(work, limit, tool, *arguments):
-    """Runs a tool; its output, which it leaves in a file too, or None when it failed or took too long."""
+def call(work, limit, log, tool, *arguments):
+    """Runs a tool, whose output it leaves in a file unless it failed or took too long; whether it did its work."""
     try:
         p = subprocess.run([BIN / f"yowasp-{tool}", *arguments], cwd=work, text=True, timeout=limit,
                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     except subprocess.TimeoutExpired:
-        return None
+        return False
     if p.returncode == 0:
-        (work / f"{tool}.log").write_text(p.stdout)
-    return p.stdout if p.returncode == 0 else None
+        (work / log).write_text(p.stdout)
+    return p.returncode == 0
 
 
-def synthesize(name, width, family, limit):
-    """Cells of a block by type, its logic depth, and for ECP5 its clock in MHz or None."""
+def synthesize(name, width, family, limit, seeds):
+    """Cells of a block by type, its logic depth, and for ECP5 its clocks in MHz, of those seeds that were routed."""
     work = OUT / f"{name}_{width}_{family}"
     texts = sources(name)
     parameters = BLOCKS[name][1].format(wide=10 if width == 512 else 13)
@@ -107,50 +113,53 @@ def synthesize(name, width, family, limit):
               "ecp5": f"synth_ecp5 -top {name} -json net.json"}[family]
     script = (f"read_slang --threads 1 --top {name} {parameters} {' '.join(texts)}; {target}; "
               f"tee -o stat.json stat -json; tee -o path.txt ltp */* {CLOCKED[family]}")
-    inputs = json.dumps([script, texts])
+    # A seed is no input of the netlist: the logs say by their names which are done.
+    inputs = json.dumps([script, texts, ROUTE])
     kept = work / "inputs.json"
     if not kept.exists() or kept.read_text() != inputs:
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(parents=True)
         for file, text in texts.items():
             (work / file).write_text(text)
-        if call(work, limit, "yosys", "-q", "-p", script) is None:
+        if not call(work, limit, "yosys.log", "yosys", "-q", "-p", script):
             return None
-        if family == "ecp5":
-            call(work, limit, "nextpnr-ecp5", "--85k", "--speed", "8", "--package", "CABGA756", "--json", "net.json",
-                 "--out-of-context", "--freq", str(TARGET_MHZ), "--timing-allow-fail", "--seed", "1")
         kept.write_text(inputs)
+    clocks = []
+    for seed in range(1, seeds + 1) if family == "ecp5" else ():
+        log = f"seed_{seed}.log"
+        if (work / log).exists() or call(work, limit, log, "nextpnr-ecp5", *ROUTE, "--seed", str(seed)):
+            clocks.append(float(re.findall(r"Max frequency for clock.*?: ([\d.]+) MHz", (work / log).read_text())[-1]))
     cells = collections.Counter(json.loads((work / "stat.json").read_text())["design"]["num_cells_by_type"])
     depth = int(re.search(r"length=(\d+)", (work / "path.txt").read_text())[1])
-    routed = work / "nextpnr-ecp5.log"
-    clocks = re.findall(r"Max frequency for clock.*?: ([\d.]+) MHz", routed.read_text() if routed.exists() else "")
-    return cells, depth, float(clocks[-1]) if clocks else None
+    return cells, depth, sorted(clocks)
 
 
 def count(cells, *patterns):
     return sum(n for cell, n in cells.items() if any(re.fullmatch(p, cell) for p in patterns))
 
 
-def table(family, width, rows):
+def table(family, width, rows, seeds):
     yield f"\n### {width} bits\n\n"
     if family == "xcup":
         yield "| block | does | of a | LUT | FF | RAMB36 | RAMB18 | URAM | logic depth |\n|---|---|---|--:|--:|--:|--:|--:|--:|\n"
     else:
-        yield "| block | does | of a | LUT4 | FF | block RAM | logic depth | MHz |\n|---|---|---|--:|--:|--:|--:|--:|\n"
+        yield ("| block | does | of a | LUT4 | FF | block RAM | logic depth | routed | MHz | from - to |\n"
+               "|---|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
     for name, result in rows:
         does, _, scope = BLOCKS[name]
         head = f"| {name} | {does} | {scope} | "
         if result is None:
             yield head + "not synthesized within the limit |\n"
             continue
-        cells, depth, clock = result
+        cells, depth, clocks = result
         if family == "xcup":
             figures = [count(cells, r"LUT\d"), count(cells, r"FD.E"), count(cells, "RAMB36E2"), count(cells, "RAMB18E2"),
                        count(cells, "URAM288"), depth]
         else:
             ram = count(cells, "TRELLIS_DPR16X4")
             figures = [count(cells, "LUT4") + 4 * ram + 2 * count(cells, "CCU2C"), count(cells, "TRELLIS_FF"),
-                       count(cells, "DP16KD", "PDPW16KD"), depth, f"{clock:.1f}" if clock else "not routed"]
+                       count(cells, "DP16KD", "PDPW16KD"), depth, f"{len(clocks)} of {seeds}",
+                       *((f"{statistics.median(clocks):.1f}", f"{clocks[0]:.1f} - {clocks[-1]:.1f}") if clocks else "--")]
         yield head + " | ".join(map(str, figures)) + " |\n"
 
 
@@ -161,6 +170,7 @@ def main():
     ap.add_argument("--width", type=int, choices=(64, 512), action="append", help="only this width of UltraScale+")
     ap.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="runs at a time (%(default)s)")
     ap.add_argument("--limit", type=int, default=900, metavar="S", help="seconds for one tool (%(default)s)")
+    ap.add_argument("--seeds", type=int, default=3, metavar="N", help="starts of ECP5's placer (%(default)s)")
     ap.add_argument("--write", type=pathlib.Path, metavar="PAGE", help="write the tables into this page")
     args = ap.parse_args()
     if missing := set(args.names) - set(BLOCKS):
@@ -174,18 +184,18 @@ def main():
     parts = [(f, w) for f in families for w in ((64,) if f == "ecp5" else args.width or (512, 64))]
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        runs = {(f, w, n): pool.submit(synthesize, n, w, f, args.limit) for f, w in parts for n in names}
+        runs = {(f, w, n): pool.submit(synthesize, n, w, f, args.limit, args.seeds) for f, w in parts for n in names}
         for (family, width, name), run in runs.items():
             result = run.result()
             failed += result is None
-            clock = "" if result is None or family == "xcup" else f", {result[2] or 'no'} MHz"
-            print(f"{family} {width} {name}: {'FAILED' if result is None else f'depth {result[1]}{clock}'}", flush=True)
+            clocks = "" if result is None or family == "xcup" else f", {result[2]} MHz"
+            print(f"{family} {width} {name}: {'FAILED' if result is None else f'depth {result[1]}{clocks}'}", flush=True)
     tables = {}
     for family in families:
         tables[family] = HEADINGS[family]
         for width in (w for f, w in parts if f == family):
             rows = [(n, run.result()) for (f, w, n), run in runs.items() if (f, w) == (family, width)]
-            tables[family] += "".join(table(family, width, rows))
+            tables[family] += "".join(table(family, width, rows, args.seeds))
     print("".join(tables.values()))
     if args.write:
         head, _, old = args.write.read_text().partition(MARK)
