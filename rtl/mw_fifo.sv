@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
-// First-in first-out buffer of one clock, first word fall through, output registered.
+// First-in first-out buffer of one clock, first word fall through, output registered (with READ 2
+// it is chosen among two registers).
 // It never overflows by itself: a writer looks at `in_ready`, or holds a credit.
 //
 // The memory is read ahead into the output register, so a word appears READ + 1 cycles after it
@@ -8,7 +9,7 @@
 module mw_fifo #(
     parameter int unsigned WIDTH = 8,  // bits of a word, at least 1
     parameter int unsigned DEPTH_LOG2 = 4,  // 2**DEPTH_LOG2 words, 1 to 20
-    parameter int unsigned READ = 1  // 1; 2: one more register, for memories that are slow to read
+    parameter int unsigned READ = 1  // 1; 2: one register more, for memories that are slow to read
 ) (
     input  logic                clk,
     input  logic                rst,
@@ -69,13 +70,28 @@ module mw_fifo #(
     assign out_data   = read_data;
     assign read_ready = out_ready;
   end else begin : g_register
-    assign read_ready = !out_valid || out_ready;
+    // That a word is taken is often known late. The memory is read without asking for it, as long as
+    // one of two registers is free; these are shown in turn.
+    logic both, shows_odd;
+    logic [WIDTH-1:0] even, odd;
+    assign read_ready = !both;
+    assign out_data   = shows_odd ? odd : even;
     always_ff @(posedge clk) begin
-      if (read_ready) begin
-        out_valid <= read_valid;
-        if (read_valid) out_data <= read_data;
+      if (read_valid || out_valid) begin
+        automatic logic stays = out_valid && !out_ready;
+        automatic logic more = read_valid || both;
+        if (read_valid && !both) begin
+          if (shows_odd == out_valid) even <= read_data;
+          else odd <= read_data;
+        end
+        if (out_valid && out_ready) shows_odd <= !shows_odd;
+        both <= stays && more;
+        out_valid <= stays || more;
       end
-      if (rst) out_valid <= 1'b0;
+      if (rst) begin
+        out_valid <= 1'b0;
+        both <= 1'b0;
+      end
     end
   end
 endmodule

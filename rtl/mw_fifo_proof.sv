@@ -16,7 +16,9 @@
 // mutant: mw_fifo: stored != 0 && (!read_valid || read_ready) => stored != 0
 // mutant: mw_fifo: in_valid || !free[DEPTH_LOG2] => in_valid
 // mutant: mw_fifo: rd <= rd + 1'b1 => rd <= rd + push
-// mutant: mw_fifo: read_ready = !out_valid || out_ready => read_ready = 1'b1
+// mutant: mw_fifo: read_ready = !both => read_ready = 1'b1
+// mutant: mw_fifo: shows_odd == out_valid => !shows_odd
+// mutant: mw_fifo: both <= stays && more => both <= stays && read_valid
 module mw_fifo_proof #(
     parameter int unsigned WIDTH,
     parameter int unsigned DEPTH_LOG2,
@@ -77,12 +79,25 @@ module mw_fifo_proof #(
     shown  <= out_data;
   end
 
+  logic two, second;  // two words are in front of the memory's register; it is the second of them
   count_t outside;  // words in registers, not in the memory
   row_t   where;
-  assign outside = count_t'(out_valid) + count_t'(READ == 2 && read_valid);
+  assign outside = count_t'(out_valid) + count_t'(two) + count_t'(READ == 2 && read_valid);
   assign where   = rd + ahead - row_t'(outside);
   logic in_register;  // the word lies between memory and output
-  assign in_register = READ == 2 && watched && read_valid && count_t'(ahead) == count_t'(out_valid);
+  assign in_register = READ == 2 && watched && read_valid &&
+      count_t'(ahead) == count_t'(out_valid) + count_t'(two);
+  assign second = watched && two && ahead == row_t'(1);
+  if (READ == 1) begin : g_straight
+    assign two = 1'b0;
+  end else begin : g_register
+    assign two = mw_fifo.g_register.both;
+    always_comb
+      if (!rst)
+        aux_second :
+        assert (!second || (mw_fifo.g_register.shows_odd ? mw_fifo.g_register.even :
+            mw_fifo.g_register.odd) == word);
+  end
   always_comb begin
     if (!rst) begin
       counts : assert (free == count_t'(Depth) - count && count <= count_t'(Depth));
@@ -97,6 +112,7 @@ module mw_fifo_proof #(
       aux_split : assert (stored == count - outside && outside <= count);
       aux_ahead : assert (!waited[0] || read_valid);
       aux_behind : assert (!watched || count_t'(ahead) < count);
+      aux_two : assert (!two || out_valid);
       aux_register : assert (!in_register || mw_fifo.read_data == word);
       aux_memory : assert (!watched || count_t'(ahead) < outside || mw_fifo.mem[where] == word);
 
