@@ -307,6 +307,9 @@ module mw_mend
       work <= 1'b1;
       reads <= pend_reads;
       last_read <= pend_reads == 4'(lowest(8'(pend_reads)));
+    end
+    // Nobody looks at these before the request is taken, and that is known late.
+    if (pend_valid && last_read) begin
       w <= pend;
       w_start <= pend_start;
       w_length <= pend_length;
