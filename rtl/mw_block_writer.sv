@@ -146,7 +146,9 @@ module mw_block_writer
   logic unit_valid, unit_first, unit_last, unit_load, unit_pop;
   logic [UnitW-1:0] unit;
   logic [63:0] unit_time;  // of the record
-  logic unit_suits;  // its entry fits the block, and its full time can be told from the block's
+  logic unit_fits;  // its entry fits the block
+  logic unit_near;  // its full time can be told from the block's
+  logic unit_suits;  // both
 
   logic open;  // a block takes units
   logic accept, closed;  // closed: in the clock before
@@ -175,6 +177,7 @@ module mw_block_writer
     in_fits = fits(in_rec, capture_snapshot, room);
     if (accept) in_fits = fits(in_rec, capture_snapshot, room_less);
   end
+  assign unit_suits = unit_fits && unit_near;
   assign in_near = biased(in_time) >= near_from && biased(in_time) < near_to;
 
   always_ff @(posedge clk) begin
@@ -183,7 +186,8 @@ module mw_block_writer
       unit_first <= in_first;
       unit_last <= in_last;
       unit_time <= in_time;
-      unit_suits <= in_fits && in_near;
+      unit_fits <= in_fits;
+      unit_near <= in_near;
     end
     if (in_ready) unit_valid <= in_valid;
     if (rst) unit_valid <= 1'b0;
@@ -278,11 +282,12 @@ module mw_block_writer
         next_addr  <= next_addr + 52'(block_bytes >> 12);
       end
     end
-    if (begin_block || accept) begin
-      burst_ends <= open && block_used[3:0] == 4'd14;
-      block_used <= (open ? block_used : 18'(HeaderUnits)) + 18'(accept);
-      block_records <= (open ? block_records : '0) + 32'(accept && unit_first);
-    end
+    // Counted ahead of `accept`, which is late and only enables.
+    if (begin_block || accept) burst_ends <= open && block_used[3:0] == 4'd14;
+    if (!open) block_used <= 18'(HeaderUnits) + 18'(accept);
+    else if (accept) block_used <= block_used + 1'b1;
+    if (!open) block_records <= 32'(accept && unit_first);
+    else if (accept && unit_first) block_records <= block_records + 1'b1;
     if (accept && unit_first) next_seq <= next_seq + 1'b1;
     if (begin_block) open <= 1'b1;
     else if (close || abandon) open <= 1'b0;
@@ -301,8 +306,8 @@ module mw_block_writer
   logic [ 3:0] burst_units;  // in the data buffer and not yet in a burst
   logic [63:5] burst_addr;
   logic [15:0] issued, answered;  // bursts; never more than two blocks of them apart
-  logic burst_full, push_burst;
-  burst_t burst_in, burst_out;
+  logic burst_full, push_burst, pushed;
+  burst_t burst_in, burst_made, burst_out;
   logic [63:12] slot_addr;
 
   assign burst_full = accept && open && burst_ends;
@@ -319,6 +324,9 @@ module mw_block_writer
     else if (burst_full) burst_addr <= {burst_addr[63:9] + 1'b1, 4'd0};
     if (burst_full || close || abandon) burst_units <= '0;
     else if (accept) burst_units <= burst_units + 1'b1;
+    // That a burst ends is known late in a clock; its buffer learns it with the next.
+    pushed <= (push_burst || push_header) && !rst;
+    burst_made <= burst_in;
     if (push_burst || push_header) issued <= issued + 1'b1;
     if (m_axi_bvalid) answered <= answered + 1'b1;
     if (rst) begin
@@ -513,19 +521,19 @@ module mw_block_writer
   ) u_bursts (
       .clk,
       .rst,
-      .in_valid(push_burst || push_header),
+      .in_valid(pushed),
       .in_ready(),
-      .in_data(burst_in),
+      .in_data(burst_made),
       .out_valid(burst_valid),
       .out_ready(m_axi_awready && beats_room),
       .out_data(burst_out),
       .free(burst_free)
   );
 
-  // At most one word goes in with each clock, and one is on its way into the data buffer.
+  // At most one word goes in with each clock, and one is on its way into each buffer.
   always_ff @(posedge clk) begin
     data_room  <= data_free > 2 || rst;
-    burst_room <= burst_free > 1 || rst;
+    burst_room <= burst_free > 2 || rst;
   end
 
   assign m_axi_awvalid = burst_valid && beats_room;

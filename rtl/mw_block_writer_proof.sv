@@ -20,7 +20,7 @@
 // with: mw_block_writer: .in_data(summed_unit) => .in_data(1'b0)
 // with: mw_block_writer: .out_data(data) => .out_data()
 // induction: 3 -GFIFO_LOG2=7
-// cover: 34 -GFIFO_LOG2=5
+// cover: 36 -GFIFO_LOG2=5
 // mutant: mw_block_writer: burst_valid && m_axi_awready => m_axi_awready
 // mutant: mw_block_writer: .out_ready(m_axi_awready && beats_room) => .out_ready(beats_room)
 // mutant: mw_block_writer: m_axi_awvalid = burst_valid => m_axi_awvalid = m_axi_awready && burst_valid
@@ -174,8 +174,10 @@ module mw_block_writer_proof
   logic [15:0] w_ahead, b_ahead;  // last beats and responses before its own
   logic [7:0] beats;
   logic mine;  // its address is taken now
+  logic pushes;  // it stands before its buffer
   assign mine = aw && mw_block_writer.u_bursts.proof.next;
   always_ff @(posedge clk) begin
+    pushes <= !watched && anyseq_watch && push && !rst;
     if (watched) begin
       if (mine) begin
         has_begun <= 1'b1;
@@ -203,7 +205,7 @@ module mw_block_writer_proof
     if (rst) watched <= 1'b0;
   end
   always_comb begin
-    assume (mw_block_writer.u_bursts.proof.anyseq_watch == (anyseq_watch && !watched));
+    assume (mw_block_writer.u_bursts.proof.anyseq_watch == pushes);
     assume (mw_block_writer.u_beats.proof.anyseq_watch == mine);
   end
 
@@ -213,7 +215,7 @@ module mw_block_writer_proof
   logic [288:0] w_shown;
   always_ff @(posedge clk) begin
     was_reset <= rst;
-    aw_due <= made - begun - ended != 16'(aw) && !rst;
+    aw_due <= made - begun - ended - 16'(mw_block_writer.pushed) != 16'(aw) && !rst;
     aw_waits <= m_axi_awvalid && !m_axi_awready && !rst;
     w_waits <= m_axi_wvalid && !m_axi_wready && !rst;
     aw_shown <= {m_axi_awaddr, m_axi_awlen, m_axi_awsize, m_axi_awburst};
@@ -272,10 +274,13 @@ module mw_block_writer_proof
       // From its making to its end.
       aux_made :
       assert (made == issued - answered &&
-          made == begun + ended + 16'(mw_block_writer.u_bursts.proof.count));
+          made == begun + ended + 16'(mw_block_writer.u_bursts.proof.count) + 16'(mw_block_writer.pushed));
       aux_begun : assert (begun == 16'(mw_block_writer.u_beats.proof.count) + 16'(w_last_shown));
       aux_bounds : assert (begun < 64 && ended <= made && made < 16'h7000);
-      aux_stage : assert (to_begin == (watched && !has_begun));
+      aux_stage : assert (to_begin == (watched && !has_begun && !pushes));
+      aux_pushes :
+      assert (!pushes || (watched && !has_begun && mw_block_writer.pushed &&
+          mw_block_writer.burst_made == {is_header, len, addr}));
       aux_both : assert (!watched || has_begun || !has_ended);
       aux_word :
       assert (!to_begin || mw_block_writer.u_bursts.proof.word == {is_header, len, addr});
@@ -296,7 +301,8 @@ module mw_block_writer_proof
       assert (mw_block_writer.beat == 0 || (mw_block_writer.u_beats.proof.count != 0 && !w_last_shown));
       aux_order :
       assert (!watched || (b_ahead < made &&
-        (!has_begun ? b_ahead == begun + ended + 16'(mw_block_writer.u_bursts.proof.ahead)
+        (!has_begun ? b_ahead == begun + ended + 16'(pushes ? mw_block_writer.u_bursts.proof.count
+                                                     : mw_block_writer.u_bursts.proof.ahead)
          : !has_ended ? b_ahead == ended + w_ahead
          : b_ahead < ended)));
       aux_region : assert (!watched || 5'(addr[8:5]) + 5'(len) < 5'd16);
@@ -341,7 +347,8 @@ module mw_block_writer_proof
       assert (state == Idle || started || was_begun || was_opened ||
           next_wraps == (17'(next_index) + 17'd1 == ring_blocks));
       aux_rooms :
-      assert ((!mw_block_writer.burst_room || mw_block_writer.burst_free != '0) &&
+      assert (32'(mw_block_writer.burst_free) >=
+          32'(mw_block_writer.burst_room) + 32'(mw_block_writer.pushed) &&
           32'(mw_block_writer.data_free) >= 32'(mw_block_writer.data_room) + 32'(mw_block_writer.stored));
       aux_fill :
       assert (!open || burst_addr == {block_addr, 7'd0} + 59'(block_used) - 59'(burst_units));

@@ -37,7 +37,7 @@ module mw_crc32c (
   localparam masks_t Whole = masks(256);
   localparam masks_t Cut = masks(224);
 
-  localparam int unsigned Parts = 2;
+  localparam int unsigned Parts = 4;
   localparam int unsigned PartW = 256 / Parts;
   typedef struct packed {
     logic valid;
@@ -59,7 +59,7 @@ module mw_crc32c (
       for (int unsigned j = 0; j < 32; j++)
       parts[p][j] <= ^(data[PartW*p+:PartW] & Whole[j][PartW*p+:PartW]);
     end
-    if (parts_step.valid) sum <= parts[0] ^ parts[1];
+    if (parts_step.valid) sum <= parts[0] ^ parts[1] ^ parts[2] ^ parts[3];
     if (sum_step.valid) begin
       for (int unsigned j = 0; j < 32; j++)
       state[j] <= sum[j] ^ (^(begun & (sum_step.cut ? Cut[j][31:0] : Whole[j][31:0])));
