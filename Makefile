@@ -3,7 +3,7 @@
 # make demo   installs the pinned tools into .tools/venv, builds, and runs a plan
 # make test   all checks and tests
 # make prove  proves the core's modules; minutes of CPU time
-# make synth  synthesizes the core's blocks; two hours of CPU time
+# make synth  synthesizes the core's blocks; some three hours of CPU time
 # make suite  tests all model NICs, and writes docs/suite.md with its figures
 # make deter  draws the pictures of docs/deter.md
 # make retrace  measures how far replays of recorded connections go, for docs/retrace.md

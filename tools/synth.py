@@ -11,8 +11,8 @@ range are told.
 
 A block is what lies below its module, with the parameters that it has in the core; those of SMALL have
 smaller tables in the ECP5. What came of a block is kept in target/synth, each seed's clock by itself, and
-used again as long as its RTL stays as it is. The exit status is 0 only if every block that was asked for was synthesized; one
-that could not be routed is told as such.
+used again as long as its RTL stays as it is. The exit status is 0 only if every block that was asked
+for was synthesized; one that could not be routed is told as such.
 """
 import argparse
 import collections
