@@ -171,13 +171,13 @@ def main():
     ap.add_argument("--only", choices=list(MODES), help="only these runs")
     ap.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="runs at a time (%(default)s)")
     ap.add_argument("--limit", type=int, default=300, metavar="S", help="seconds for one run (%(default)s)")
-    ap.add_argument("--write", type=pathlib.Path, metavar="PAGE", help="if all hold, write what was shown into this page")
+    ap.add_argument("--write", type=pathlib.Path, metavar="PAGE", help="if all hold, write what was shown of these modules into this page")
     args = ap.parse_args()
     paths = {p.name.removesuffix("_proof.sv"): p for p in sorted(RTL.glob("*_proof.sv"))}
     if missing := set(args.names) - set(paths):
         sys.exit(f"prove: no proof of {', '.join(sorted(missing))} in rtl/")
-    if args.write and (args.names or args.only):
-        sys.exit("prove: a page is written of all proofs and all runs")
+    if args.write and args.only:
+        sys.exit("prove: a page is written of all runs of a proof")
     if args.list:
         print("\n".join(paths))
         return 0
@@ -200,12 +200,14 @@ def main():
                 print(*re.findall(r"(?:summary:  +(?!reached)|base: .*(?=ERROR)|^ERROR).*", log, re.M), sep="\n", flush=True)
     print(f"{len(runs) - failed} runs passed, {failed} failed; {len(proofs)} proofs")
     if args.write and runs and not failed:
-        page = [args.write.read_text().split(MARK)[0] + MARK]
+        head, _, old = args.write.read_text().partition(MARK)
+        # What was not asked for stays, as long as there is such a proof.
+        sections = {s.partition("\n")[0]: s for s in old.split("\n## ")[1:]}
         for p in proofs:
-            page += [f"\n## {p.name}\n{p.text}\n\n| run, depth | parameters or fault | shown | CPU time |\n|---|---|---|---|\n"]
-            for row in rows[p.name]:
-                page.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n")
-        args.write.write_text("".join(page))
+            table = "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in rows[p.name])
+            sections[p.name] = (f"{p.name}\n{p.text}\n\n| run, depth | parameters or fault | shown | CPU time |\n"
+                                f"|---|---|---|---|\n{table}")
+        args.write.write_text(head + MARK + "".join(f"\n## {sections[name]}" for name in paths if name in sections))
     return 0 if runs and not failed else 1
 
 
