@@ -138,29 +138,52 @@ def count(cells, *patterns):
     return sum(n for cell, n in cells.items() if any(re.fullmatch(p, cell) for p in patterns))
 
 
-def table(family, width, rows, seeds):
-    yield f"\n### {width} bits\n\n"
+COLUMNS = {"xcup": ["LUT", "FF", "RAMB36", "RAMB18", "URAM", "logic depth"],
+           "ecp5": ["LUT4", "FF", "block RAM", "logic depth", "routed", "MHz", "from - to"]}
+
+
+def row(family, name, result, seeds):
+    """A block's row of the family's tables."""
+    does, _, scope = BLOCKS[name]
+    head = f"| {name} | {does} | {scope} | "
+    if result is None:
+        return head + "not synthesized within the limit |\n"
+    cells, depth, clocks = result
     if family == "xcup":
-        yield "| block | does | of a | LUT | FF | RAMB36 | RAMB18 | URAM | logic depth |\n|---|---|---|--:|--:|--:|--:|--:|--:|\n"
+        figures = [count(cells, r"LUT\d"), count(cells, r"FD.E"), count(cells, "RAMB36E2"), count(cells, "RAMB18E2"),
+                   count(cells, "URAM288"), depth]
     else:
-        yield ("| block | does | of a | LUT4 | FF | block RAM | logic depth | routed | MHz | from - to |\n"
-               "|---|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
-    for name, result in rows:
-        does, _, scope = BLOCKS[name]
-        head = f"| {name} | {does} | {scope} | "
-        if result is None:
-            yield head + "not synthesized within the limit |\n"
-            continue
-        cells, depth, clocks = result
-        if family == "xcup":
-            figures = [count(cells, r"LUT\d"), count(cells, r"FD.E"), count(cells, "RAMB36E2"), count(cells, "RAMB18E2"),
-                       count(cells, "URAM288"), depth]
-        else:
-            ram = count(cells, "TRELLIS_DPR16X4")
-            figures = [count(cells, "LUT4") + 4 * ram + 2 * count(cells, "CCU2C"), count(cells, "TRELLIS_FF"),
-                       count(cells, "DP16KD", "PDPW16KD"), depth, f"{len(clocks)} of {seeds}",
-                       *((f"{statistics.median(clocks):.1f}", f"{clocks[0]:.1f} - {clocks[-1]:.1f}") if clocks else "--")]
-        yield head + " | ".join(map(str, figures)) + " |\n"
+        ram = count(cells, "TRELLIS_DPR16X4")
+        figures = [count(cells, "LUT4") + 4 * ram + 2 * count(cells, "CCU2C"), count(cells, "TRELLIS_FF"),
+                   count(cells, "DP16KD", "PDPW16KD"), depth, f"{len(clocks)} of {seeds}",
+                   *((f"{statistics.median(clocks):.1f}", f"{clocks[0]:.1f} - {clocks[-1]:.1f}") if clocks else "--")]
+    return head + " | ".join(map(str, figures)) + " |\n"
+
+
+def written(page):
+    """The rows of a page, by family, width and block."""
+    rows = {}
+    for line in page.splitlines(keepends=True):
+        if f"\n{line}" in HEADINGS.values():
+            family = next(f for f, heading in HEADINGS.items() if heading == f"\n{line}")
+        elif m := re.fullmatch(r"### (\d+) bits\n", line):
+            width = int(m[1])
+        elif m := re.match(r"\| (mw_\w+) \|", line):
+            rows[family, width, m[1]] = line
+    return rows
+
+
+def tables(rows):
+    """All tables, of rows by family, width and block."""
+    for family, heading in HEADINGS.items():
+        widths = sorted({w for f, w, _ in rows if f == family}, reverse=True)
+        if widths:
+            yield heading
+        for width in widths:
+            columns = COLUMNS[family]
+            yield (f"\n### {width} bits\n\n| block | does | of a | {' | '.join(columns)} |\n"
+                   f"|---|---|---|{'--:|' * len(columns)}\n")
+            yield from (rows[family, width, name] for name in BLOCKS if (family, width, name) in rows)
 
 
 def main():
@@ -190,19 +213,12 @@ def main():
             failed += result is None
             clocks = "" if result is None or family == "xcup" else f", {result[2]} MHz"
             print(f"{family} {width} {name}: {'FAILED' if result is None else f'depth {result[1]}{clocks}'}", flush=True)
-    tables = {}
-    for family in families:
-        tables[family] = HEADINGS[family]
-        for width in (w for f, w in parts if f == family):
-            rows = [(n, run.result()) for (f, w, n), run in runs.items() if (f, w) == (family, width)]
-            tables[family] += "".join(table(family, width, rows, args.seeds))
-    print("".join(tables.values()))
+    rows = {(f, w, n): row(f, n, run.result(), args.seeds) for (f, w, n), run in runs.items()}
+    print("".join(tables(rows)))
     if args.write:
         head, _, old = args.write.read_text().partition(MARK)
-        for family, heading in HEADINGS.items():
-            # What was not asked for stays.
-            tables.setdefault(family, re.search(re.escape(heading) + r"(?:(?!\n## ).)*", old, re.S)[0])
-        args.write.write_text(head + MARK + "".join(tables[family] for family in HEADINGS))
+        # What was not asked for stays.
+        args.write.write_text(head + MARK + "".join(tables(written(old) | rows)))
     return 1 if failed else 0
 
 
