@@ -31,7 +31,7 @@
 // with: mw_inject: OfIcrc:  b_worked <= ~crc[{a_nth, 3'b000}+:8]; =>
 // induction: 2 -GDATA_W=512
 // induction: 2 -GDATA_W=64
-// cover: 34 -GDATA_W=64 -GQUEUE_LOG2=1
+// cover: 40 -GDATA_W=64 -GQUEUE_LOG2=1
 // small: mw_pkg: MinFrame = 60 => MinFrame = 3
 // small: mw_inject: Steps = 24 => Steps = 1
 // small: mw_pkg: SeenBytes = 128 => SeenBytes = 4
@@ -591,7 +591,6 @@ module mw_inject_proof
 
       two_beats : cover (is_turn && leaves && add_last && mid);
       loses : cover (cnt_full[0] && popped[1] != '0);
-      reads_amid : cover (tbl_ack && !request.write && state == Run && second);
     end
   end
 endmodule
