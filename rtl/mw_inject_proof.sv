@@ -19,7 +19,9 @@
 // Which bytes are put into a frame is not proved here but compared with the reference model: any word
 // stands for each that a memory gives, and zeros for what is worked out. Assumed of the user:
 // beginnings come whole, of at most SeenBytes; an access of the host stands until it is answered.
-// Where faults are looked for, beats, packets and frames are short, and templates have one step.
+// Where faults are looked for, beats, packets and frames are short, and templates have one step. They
+// are faults of the queues, the host and `busy`: a frame leaves some twenty clocks after it was asked
+// for, too far for a search that has not the aids of the induction, which alone shows its form.
 //
 // uses: mw_ram mw_fifo mw_fifo_proof
 // with: mw_ram: logic first_valid; => logic first_valid; logic [WIDTH-1:0] anyseq_word;
@@ -40,6 +42,8 @@
 // mutant: mw_inject: seen_valid[l] && seen_sof[l] && !room; => seen_valid[l] && !room;
 // mutant: mw_inject: seen_valid[l] && (seen_sof[l] ? room : taken) => seen_valid[l]
 // mutant: mw_inject: cnt_refused[turn] <= 1'b1; =>
+// mutant: mw_inject: turn  <= waits[!turn] ? !turn : turn; => turn  <= waits[0] ? 1'b0 : 1'b1;
+// mutant: mw_inject: waits != '0 && done == '0 => waits != '0
 // mutant: mw_inject: job.form[7:6] != '0) => job.form[5:0] != '0)
 // mutant: mw_inject: reader == ForHost ? host_row : want_row => host_mine ? host_row : want_row
 // mutant: mw_inject: tbl_ack   <= host_mine && => tbl_ack   <= tbl_req.valid &&
