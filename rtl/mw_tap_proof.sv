@@ -297,6 +297,14 @@ module mw_tap_proof
       told[i] = live[i] && mw_tap.u_ended.mem[i][Taken];
     end
   end
+  logic second_taken;  // one lies in the register behind the one that is shown
+  if (Read == 1) begin : g_straight
+    assign second_taken = 1'b0;
+  end else begin : g_register
+    assign second_taken = mw_tap.u_ended.g_register.both &&
+        (mw_tap.u_ended.g_register.shows_odd ? mw_tap.u_ended.g_register.even[Taken] :
+         mw_tap.u_ended.g_register.odd[Taken]);
+  end
   logic stored;  // the byte's word is in the buffer
   assign stored = taken && !full && 16'({at_word, LaneW'(0)}) < cap && 16'({at_word, LaneW'(0)}) < length;
   logic is_final, upper;  // the snapshot ends with the word; that has two units
@@ -368,7 +376,7 @@ module mw_tap_proof
       aux_places :
       assert (32'(entries) == 32'($countones(
           rows
-      )) + 32'(mw_tap.ended_valid && mw_tap.ended.taken) +
+      )) + 32'(mw_tap.ended_valid && mw_tap.ended.taken) + 32'(second_taken) +
           32'(Read == 2 && mw_tap.u_ended.read_valid && mw_tap.u_ended.read_data[Taken]) +
           32'(mw_tap.u_queue.proof.count) + 32'(place_left) + 32'(inside_in && mw_tap.frame_taken));
       aux_stage :
