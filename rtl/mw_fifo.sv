@@ -9,7 +9,7 @@
 module mw_fifo #(
     parameter int unsigned WIDTH = 8,  // bits of a word, at least 1
     parameter int unsigned DEPTH_LOG2 = 4,  // 2**DEPTH_LOG2 words, 1 to 20
-    parameter int unsigned READ = 1  // 1; 2: one register more, for memories that are slow to read
+    parameter int unsigned READ = 1  // 1; 2: two registers behind it, for memories that are slow to read
 ) (
     input  logic                clk,
     input  logic                rst,

@@ -7,8 +7,9 @@
 // issued frame goes straight, or is stored, or both; all its beats go the same way. Frames that
 // go straight and frames of the store never mix: the MAC gets one after the other, each from its
 // first beat to its last, and as many as were issued straight and released. Once begun, a frame
-// never runs dry. The beginnings that mw_inject is shown come first beat to last. The proofs of mw_fifo, mw_act, mw_hold and mw_egress say that a beat is not
-// changed or doubled on these ways; what they assume of mw_path is asserted.
+// never runs dry. The beginnings that mw_inject is shown come first beat to last. The proofs of
+// mw_fifo, mw_act, mw_hold and mw_egress say that a beat is not changed or doubled on these ways; what
+// they assume of mw_path is asserted.
 //
 // Assumed: what the proof of mw_ingress shows of its frames; that their beats come in three of
 // five clocks at least, no more than four beats behind, as they do of a MAC of 100GbE; verdicts

@@ -162,10 +162,10 @@ def row(family, name, result, seeds):
 
 def written(page):
     """The rows of a page, by family, width and block."""
-    rows = {}
+    rows, families = {}, {heading: family for family, heading in HEADINGS.items()}
     for line in page.splitlines(keepends=True):
-        if f"\n{line}" in HEADINGS.values():
-            family = next(f for f, heading in HEADINGS.items() if heading == f"\n{line}")
+        if f"\n{line}" in families:
+            family = families[f"\n{line}"]
         elif m := re.fullmatch(r"### (\d+) bits\n", line):
             width = int(m[1])
         elif m := re.match(r"\| (mw_\w+) \|", line):
